@@ -111,13 +111,15 @@ def measure_openai() -> int:
 
     from thence.bridge.openai_agents import JournalSession
 
-    def session(made: Any) -> tuple[Add, Load]:
+    def session(sdk_session: Any) -> tuple[Add, Load]:
         async def add(first: int, count: int) -> None:
             numbers = range(first, first + count)
-            await made.add_items([{"role": "user", "content": f"{n} {TEXT}"} for n in numbers])
+            await sdk_session.add_items(
+                [{"role": "user", "content": f"{n} {TEXT}"} for n in numbers]
+            )
 
         async def load() -> int:
-            return len(await made.get_items())
+            return len(await sdk_session.get_items())
 
         return add, load
 
@@ -143,12 +145,12 @@ def measure_claude() -> int:
 
     from thence.bridge.claude_agent_sdk import JournalSessionStore
 
-    def store(made: Any) -> tuple[Add, Load]:
+    def store(sdk_store: Any) -> tuple[Add, Load]:
         async def add(first: int, count: int) -> None:
-            await made.append(KEY, [_entry(number) for number in range(first, first + count)])
+            await sdk_store.append(KEY, [_entry(number) for number in range(first, first + count)])
 
         async def load() -> int:
-            return len(await made.load(KEY))
+            return len(await sdk_store.load(KEY))
 
         return add, load
 

@@ -71,13 +71,13 @@ def _measure(folder: Path, size: int) -> list[tuple[str, float]]:
         query = parse(word)
         return lambda: hits(database.search(query), query, database.blobs)
 
-    works: dict[str, Callable[[], object]] = {
+    operations: dict[str, Callable[[], object]] = {
         "search, a rare word": search("pearson"),
         "search, a common word": search("self"),
         "list of 50": lambda: list(database.sessions(Filter(limit=50))),
         "resume, compacted": _prepare_resume(folder / "home", size),
     }
-    for operation, work in works.items():
+    for operation, work in operations.items():
         work()
         results.append((operation, cpu_seconds(work, 7)))
     database.close()

@@ -46,9 +46,9 @@ def time_bare_loop(folder: Path) -> float:
             }
         )
         os.write(handle, line + b"\n")
-    taken = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     os.close(handle)
-    return taken
+    return elapsed
 
 
 def time_journal(journal: Journal) -> float:
@@ -57,9 +57,9 @@ def time_journal(journal: Journal) -> float:
     start = time.perf_counter()
     for _ in range(EVENT_COUNT):
         session.record("user", MESSAGE)
-    taken = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     session.close()
-    return taken
+    return elapsed
 
 
 def measure_recording(folder: Path) -> int:

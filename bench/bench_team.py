@@ -178,7 +178,7 @@ def _measure_search(server: Cluster, folder: Path) -> int:
     team.close()
     query_count = sum(map(len, QUERIES.values()))
     if differing:
-        print(f"     different hits:{', '.join(differing)}")
+        print(f"     different hits: {', '.join(differing)}")
     return verdict(f"search, of {query_count} queries those with different hits", len(differing), 0)
 
 

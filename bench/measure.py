@@ -61,12 +61,12 @@ def seconds(
     return min(times)
 
 
-def medians(works: dict[str, Callable[[], object]], *, rounds: int = 15) -> dict[str, float]:
+def medians(operations: dict[str, Callable[[], object]], *, rounds: int = 15) -> dict[str, float]:
     """Return the median time of each operation; every round runs all of them once."""
-    times: dict[str, list[float]] = {name: [] for name in works}
+    times: dict[str, list[float]] = {name: [] for name in operations}
     for _ in range(rounds):
-        for name, work in works.items():
-            times[name].append(seconds(work, rounds=1))
+        for name, operation in operations.items():
+            times[name].append(seconds(operation, rounds=1))
     return {name: statistics.median(durations) for name, durations in times.items()}
 
 

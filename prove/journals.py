@@ -12,8 +12,16 @@ from typing import cast
 
 from prove.suites import Suite, run_suite
 from prove.trial import Outcome, Part, Trial, sample_evenly, split_rounds
-from tests.faults.crowd import MEMORY, Hasty, WarmSuite
-from tests.faults.theatre import LAST, STRACE, Fault, Theatre, Untraceable, complaint, faults
+from tests.faults.crowd import MEMORY_FOLDER, UncleanSubject, WarmSuite
+from tests.faults.theatre import (
+    MAX_PLACE,
+    STRACE,
+    Fault,
+    StoryRunner,
+    TracingRefused,
+    describe_problem,
+    faults,
+)
 from tests.faults.warm import Warm
 from thence.journal.log import Durability
 from thence.testing import CrashReport, CrashSuite, JournalSubject
@@ -34,19 +42,22 @@ def _memory_folder(folder: Path) -> Iterator[Path]:
 
     It is named after the run; the next run removes what a killed one left there.
     """
-    if not MEMORY.is_dir():
+    if not MEMORY_FOLDER.is_dir():
         yield folder
         return
-    run = MEMORY / f"thence-prove-{hashlib.sha256(str(folder.parent).encode()).hexdigest()[:12]}"
-    own = run / folder.name
+    run = (
+        MEMORY_FOLDER
+        / f"thence-prove-{hashlib.sha256(str(folder.parent).encode()).hexdigest()[:12]}"
+    )
+    part_folder = run / folder.name
     for leftover in run.iterdir() if run.is_dir() else ():
         if not Path("/proc", leftover.name.rpartition("-")[2]).exists():
             shutil.rmtree(leftover, ignore_errors=True)
-    own.mkdir(parents=True, exist_ok=True)
+    part_folder.mkdir(parents=True, exist_ok=True)
     try:
-        yield own
+        yield part_folder
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(part_folder, ignore_errors=True)
 
 
 def _outcome(report: CrashReport, part: Part, count: int) -> Outcome:
@@ -58,36 +69,39 @@ def _outcome(report: CrashReport, part: Part, count: int) -> Outcome:
 # -- system calls ---------------------------------------------------------------------------
 
 
-def _fault_names(how: str) -> dict[str, tuple[Fault, Durability]]:
+def _fault_names(kind: str) -> dict[str, tuple[Fault, Durability]]:
     """Return every fault and durability by a unique name."""
     return {
-        f"{mode} {fault.call} {fault.how}{' ever' if fault.ever else ''}": (fault, mode)
+        f"{mode} {fault.call} {fault.injection}{' ever' if fault.is_permanent else ''}": (
+            fault,
+            mode,
+        )
         for mode in MODES
         for fault in faults()
-        if ("KILL" in fault.how) is (how == KILLING)
+        if ("KILL" in fault.injection) is (kind == KILLING)
     }
 
 
-def _call_parts(how: str, scale: float) -> list[Part]:
-    return [Part(name) for name in sample_evenly(list(_fault_names(how)), scale)]
+def _call_parts(kind: str, scale: float) -> list[Part]:
+    return [Part(name) for name in sample_evenly(list(_fault_names(kind)), scale)]
 
 
-def _run_calls(how: str, part: Part, folder: Path) -> Outcome:
+def _run_calls(kind: str, part: Part, folder: Path) -> Outcome:
     """Inject a fault at the first call, the second, … until the story runs without it."""
-    fault, mode = _fault_names(how)[part.what]
-    theatre = Theatre(_fork_server(), folder)
+    fault, mode = _fault_names(kind)[part.what]
+    runner = StoryRunner(_fork_server(), folder)
     outcome = Outcome()
-    for place in range(1, LAST):
+    for place in range(1, MAX_PLACE):
         try:
-            result = theatre.run(fault.at(place), mode)
-        except Untraceable as error:
+            result = runner.run(fault.at(place), mode)
+        except TracingRefused as error:
             return Outcome(skipped=[f"strace may not look into other processes: {error}"])
         outcome.done += 1
-        if problem := complaint(fault, result):
+        if problem := describe_problem(fault, result):
             outcome.violations.append(f"{mode}, {fault.at(place)}: {problem}")
         if not result.injected:
             return outcome
-    outcome.violations.append(f"{part.what}: no end after {LAST} places")
+    outcome.violations.append(f"{part.what}: no end after {MAX_PLACE} places")
     return outcome
 
 
@@ -126,7 +140,7 @@ def _cut_parts(scale: float) -> list[Part]:
 
 
 def _run_cuts(part: Part, folder: Path) -> Outcome:
-    subject = Hasty(largest=8, durability="none")
+    subject = UncleanSubject(largest=8, durability="none")
     with _memory_folder(folder) as store:
         list(subject.write(store, 1, 60))
         report = CrashSuite(subject).cuts(store, subject.file(store), every=part.size)

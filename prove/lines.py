@@ -16,7 +16,7 @@ from thence.format import codec
 from thence.testing import sample
 
 BATCH_LINES = 200
-DAMAGED = "spoiled lines"
+DAMAGED = "damaged lines"
 
 
 def _change_bytes(line: bytearray, rng: Random) -> None:

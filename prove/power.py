@@ -129,7 +129,7 @@ class PowerCuts(msgspec.Struct):
     folder: Path
     kind: str
     durability: Durability
-    chance: random.Random
+    rng: random.Random
 
     def run(self, rounds: int) -> Outcome:
         """Create the disks, cut the power, and return what was found."""
@@ -159,7 +159,7 @@ class PowerCuts(msgspec.Struct):
                     raise RuntimeError("the writer acknowledged nothing")
                 time.sleep(0.002)
             for _ in range(cuts):
-                time.sleep(self.chance.uniform(0.0, 0.25))
+                time.sleep(self.rng.uniform(0.0, 0.25))
                 self._cut(image, store, acknowledged, outcome)
         finally:
             writer.kill()

@@ -40,7 +40,7 @@ def run_suite(
     if suite.examples:
         command += [f"--hypothesis-seed={part.seed}"]
     variables = {
-        "THENCE_TEST": "whole",
+        "THENCE_TEST": "full",
         "THENCE_EXAMPLES": str(part.size) if suite.examples else "",
     }
     variables["THENCE_PROVE"] = "1"
@@ -165,9 +165,9 @@ def _run(name: str, part: Part, folder: Path) -> Outcome:
     return run_suite(next(s for s in _SUITES[name] if s.what == part.what), part, folder)
 
 
-def _trial(name: str, title: str, unit: str, wanted: str) -> Trial:
+def _trial(name: str, title: str, unit: str, required: str) -> Trial:
     parts, run = functools.partial(_parts, name), functools.partial(_run, name)
-    return Trial(name, title, unit, wanted, parts, run)
+    return Trial(name, title, unit, required, parts, run)
 
 
 TRIALS = (

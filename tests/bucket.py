@@ -28,7 +28,7 @@ from xml.sax.saxutils import escape, unescape
 import pytest
 
 MOTO = Path(__file__).resolve().parent.parent / ".venv" / "s3" / "bin" / "moto_server"
-LONG = 60.0
+TIMEOUT_S = 60.0
 
 
 class Bucket(ThreadingHTTPServer):
@@ -56,9 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _run(self) -> None:
-        where = urlsplit(self.path)
-        key = unquote(where.path).removeprefix("/team").removeprefix("/")
-        query = parse_qs(where.query, keep_blank_values=True)
+        url = urlsplit(self.path)
+        key = unquote(url.path).removeprefix("/team").removeprefix("/")
+        query = parse_qs(url.query, keep_blank_values=True)
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         with self.server.mutex:
             self.server.asked.append(f"{self.command} {key} {sorted(query)}")
@@ -66,12 +66,12 @@ class _Handler(BaseHTTPRequestHandler):
             if fault == "refuse":
                 self._answer(503, b"<Error><Code>SlowDown</Code></Error>")
                 return
-            status, out, headers = self._done(key, query, body)
+            status, content, headers = self._handle(key, query, body)
         if fault == "lose":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        self._answer(status, out, headers)
+        self._answer(status, content, headers)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _run  # noqa: N815 - names of the library
 
@@ -84,14 +84,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _done(
+    def _handle(
         self, key: str, query: dict[str, list[str]], body: bytes
     ) -> tuple[int, bytes, dict[str, str]]:
-        told = self.headers.get("x-amz-checksum-sha256")
-        if told and told != base64.b64encode(hashlib.sha256(body).digest()).decode():
+        checksum = self.headers.get("x-amz-checksum-sha256")
+        if checksum and checksum != base64.b64encode(hashlib.sha256(body).digest()).decode():
             return 400, b"<Error><Code>BadDigest</Code></Error>", {}
-        work = {"PUT": self._put, "POST": self._post, "DELETE": self._delete}
-        return work.get(self.command, self._get)(key, query, body)
+        handlers = {"PUT": self._put, "POST": self._post, "DELETE": self._delete}
+        return handlers.get(self.command, self._get)(key, query, body)
 
     def _put(
         self, key: str, query: dict[str, list[str]], body: bytes
@@ -110,17 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
         if "uploads" in query:
             name = f"u{len(self.server.uploads)}"
             self.server.uploads[name] = {}
-            told = f"<UploadId>{name}</UploadId>"
-            return _xml("InitiateMultipartUploadResult", told)
+            content = f"<UploadId>{name}</UploadId>"
+            return _xml("InitiateMultipartUploadResult", content)
         if "uploadId" in query:
             parts = self.server.uploads[query["uploadId"][0]]
             self.server.objects[key] = b"".join(parts[at] for at in sorted(parts))
             return _xml("CompleteMultipartUploadResult", '<ETag>"x"</ETag>')
-        gone = [unescape(one) for one in re.findall("<Key>(.*?)</Key>", body.decode())]
-        for one in gone:
-            self.server.objects.pop(one, None)
-        told = "".join(f"<Deleted><Key>{escape(one)}</Key></Deleted>" for one in gone)
-        return _xml("DeleteResult", told)
+        keys = [unescape(name) for name in re.findall("<Key>(.*?)</Key>", body.decode())]
+        for name in keys:
+            self.server.objects.pop(name, None)
+        content = "".join(f"<Deleted><Key>{escape(name)}</Key></Deleted>" for name in keys)
+        return _xml("DeleteResult", content)
 
     def _delete(self, key: str, *_: Any) -> tuple[int, bytes, dict[str, str]]:
         self.server.objects.pop(key, None)
@@ -135,25 +135,25 @@ class _Handler(BaseHTTPRequestHandler):
         if body is None:
             return 404, b"<Error><Code>NoSuchKey</Code></Error>", {}
         headers = {"ETag": '"x"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range") or "")
-        if wanted is None:
+        byte_range = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range") or "")
+        if byte_range is None:
             return 200, body, headers
-        start, end = int(wanted[1]), min(int(wanted[2]), len(body) - 1)
+        start, end = int(byte_range[1]), min(int(byte_range[2]), len(body) - 1)
         headers["Content-Range"] = f"bytes {start}-{end}/{len(body)}"
         return 206, body[start : end + 1], headers
 
     def _list(self, prefix: str) -> tuple[int, bytes, dict[str, str]]:
-        told = "".join(
+        content = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size><ETag>x</ETag>"
             "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
             for key, body in sorted(self.server.objects.items())
             if key.startswith(prefix)
         )
-        return _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{told}")
+        return _xml("ListBucketResult", f"<IsTruncated>false</IsTruncated>{content}")
 
 
-def _xml(name: str, told: str) -> tuple[int, bytes, dict[str, str]]:
-    body = f'<?xml version="1.0" encoding="UTF-8"?><{name}>{told}</{name}>'
+def _xml(name: str, content: str) -> tuple[int, bytes, dict[str, str]]:
+    body = f'<?xml version="1.0" encoding="UTF-8"?><{name}>{content}</{name}>'
     return 200, body.encode(), {"Content-Type": "application/xml"}
 
 
@@ -187,8 +187,8 @@ def moto() -> Iterator[int]:
     """Serve with moto meanwhile, a bucket `team` made; the test is skipped where it is not."""
     if not MOTO.exists():
         pytest.skip("no moto here: scripts/bucket fetches it")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
     server = subprocess.Popen(
         [str(MOTO), "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
@@ -196,14 +196,14 @@ def moto() -> Iterator[int]:
         env={"PATH": os.environ.get("PATH", "")},
     )
     try:
-        until = time.monotonic() + LONG
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                ask = urllib.request.Request(f"http://127.0.0.1:{port}/team", method="PUT")
-                urllib.request.urlopen(ask, timeout=LONG).close()
+                request = urllib.request.Request(f"http://127.0.0.1:{port}/team", method="PUT")
+                urllib.request.urlopen(request, timeout=TIMEOUT_S).close()
                 break
             except (urllib.error.URLError, ConnectionError):
-                assert time.monotonic() < until
+                assert time.monotonic() < deadline
                 time.sleep(0.1)
         yield port
     finally:

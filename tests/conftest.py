@@ -1,6 +1,6 @@
 """Profiles for hypothesis, and fixtures every folder of tests may use.
 
-`everyday` is quick; `whole` looks harder and is what `make test` and continuous integration use.
+`everyday` is quick; `full` looks harder and is what `make test` and continuous integration use.
 Thousands of examples, kills and cuts are for `make prove`, which also runs all cases of the tests
 that are marked `sampled` (`tests.pace`), those with made-up examples among them.
 Under CI the examples follow from the test alone, so that two runs of one commit agree.
@@ -63,7 +63,7 @@ NO_SHARED = "no ../shared beside the clone: checks against the real clients' fil
 
 # No deadline and no word about slow inputs: a busy machine is not a bug. The blob lets a failure
 # be replayed from a log.
-for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 8}.items():
+for profile, examples in {"everyday": 5, "full": 100 if PROVING else 8}.items():
     settings.register_profile(
         profile,
         max_examples=int(os.environ.get("THENCE_EXAMPLES") or examples),
@@ -72,7 +72,7 @@ for profile, examples in {"everyday": 5, "whole": 100 if PROVING else 8}.items()
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow],
     )
-settings.load_profile(os.environ.get("THENCE_TEST") or ("whole" if CI else "everyday"))
+settings.load_profile(os.environ.get("THENCE_TEST") or ("full" if CI else "everyday"))
 
 
 @pytest.hookimpl(optionalhook=True)  # prove runs tests without xdist
@@ -81,7 +81,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
     Each of them collects all tests, so that the everyday subset has one less.
     """
-    more = 2 if settings.get_current_profile_name() == "whole" else 1
+    more = 2 if settings.get_current_profile_name() == "full" else 1
     return len(os.sched_getaffinity(0)) + more if hasattr(os, "sched_getaffinity") else 2
 
 

@@ -53,15 +53,15 @@ def plant(folder: Path, agents: Sequence[str], payloads: Sequence[str], copies: 
 
 
 def _plant(path: Path, clean: Path, folder: Path, name: str, pick: Pick) -> None:
-    def renamed(text: str) -> str:
+    def with_other_ids(text: str) -> str:
         """Return a text with the ids of another copy."""
         return _UUID.sub(lambda match: _other_id(match[0], name), text)
 
-    target = folder / renamed(str(path.relative_to(clean)))
+    target = folder / with_other_ids(str(path.relative_to(clean)))
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = renamed(path.read_text())
+    text = with_other_ids(path.read_text())
     values = _values(text) if path.suffix == ".jsonl" else iter([json.loads(text)])
-    target.write_text("".join(json.dumps(poisoned(one, pick)) + "\n" for one in values))
+    target.write_text("".join(json.dumps(poisoned(value, pick)) + "\n" for value in values))
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -81,10 +81,10 @@ def _other_id(old: str, name: str) -> str:
 def poisoned(value: Any, pick: Pick, key: str = "") -> Any:
     """Return a value with a payload in every text, and in the names of what tools are given."""
     if isinstance(value, dict):
-        out = {name: poisoned(inner, pick, name) for name, inner in value.items()}
-        return {**out, pick("x"): pick("y")} if key in _INPUTS else out
+        changed = {name: poisoned(inner, pick, name) for name, inner in value.items()}
+        return {**changed, pick("x"): pick("y")} if key in _INPUTS else changed
     if isinstance(value, list):
-        if key == "output" and value and all(isinstance(one, int) for one in value):
+        if key == "output" and value and all(isinstance(item, int) for item in value):
             return list(pick(bytes(value).decode()).encode("utf-8", "replace"))
         return [poisoned(inner, pick, key) for inner in value]
     if not isinstance(value, str) or key in _STRUCTURE:

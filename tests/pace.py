@@ -1,6 +1,6 @@
 """What takes time: whether work grows with its input or faster, and which cases can wait.
 
-There are three paces. `everyday` is `make quick`, `whole` is `make test`, and `prove` is what
+There are three paces. `everyday` is `make quick`, `full` is `make test`, and `prove` is what
 `make prove` runs of the tests that are marked `sampled`: all of their cases.
 """
 
@@ -22,11 +22,11 @@ ROUNDS = 5
 """A neighbour may slow down one round, even two; what is quadratic is slow in all of them."""
 
 
-def by_pace(everyday: T, whole: T, prove: T) -> T:
+def by_pace(everyday: T, full: T, prove: T) -> T:
     """Return the value for the pace of this run; the test that uses it is marked `sampled`."""
     if PROVING:
         return prove
-    return whole if settings.get_current_profile_name() == "whole" else everyday
+    return full if settings.get_current_profile_name() == "full" else everyday
 
 
 SUITE_ROUNDS = by_pace(5, 10, 20)
@@ -36,13 +36,13 @@ SUITE_BYTES = by_pace(300, 600, 4096)
 
 
 def one_quick(cases: Iterable[object]) -> list[object]:
-    """Give cases of which the first is tried every day, and the others with all tests."""
+    """Return cases of which the first runs every day, and the others with all tests."""
     first, *rest = cases
-    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in rest)]
+    return [first, *(pytest.param(case, marks=pytest.mark.slow) for case in rest)]
 
 
 def grows_linearly(work: Callable[[int], object], small: int) -> bool:
-    """Say whether eight times the input costs about eight times as much.
+    """Return whether eight times the input costs about eight times as much.
 
     Quadratic work costs 64 times as much, so a bound of 24 leaves room on both sides. Times too
     small to be told apart count as linear.

@@ -36,10 +36,12 @@ _SETTINGS = {
 
 def programs() -> Path | None:
     """The folder of a server's programs, the newest of several; None when there is none."""
-    found = [path.parent for place in _PLACES for path in Path("/").glob(f"{place[1:]}/initdb")]
-    found += [Path(path).parent for path in [shutil.which("initdb")] if path]
-    whole = [path for path in found if (path / "postgres").exists() and (path / "pg_ctl").exists()]
-    return max(whole, key=lambda path: path.as_posix(), default=None)
+    folders = [path.parent for place in _PLACES for path in Path("/").glob(f"{place[1:]}/initdb")]
+    folders += [Path(path).parent for path in [shutil.which("initdb")] if path]
+    complete = [
+        path for path in folders if (path / "postgres").exists() and (path / "pg_ctl").exists()
+    ]
+    return max(complete, key=lambda path: path.as_posix(), default=None)
 
 
 class Cluster:
@@ -58,10 +60,10 @@ class Cluster:
     def make(self) -> None:
         """Make it."""
         self._run("initdb", "-D", str(self.data), "-U", "thence", "-A", "trust", "-E", "UTF8")
-        told = "".join(f"{name} = {value}\n" for name, value in _SETTINGS.items())
-        told += f"unix_socket_directories = '{self.folder}'\n"
+        settings = "".join(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+        settings += f"unix_socket_directories = '{self.folder}'\n"
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
-            file.write(told)
+            file.write(settings)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -87,8 +89,8 @@ class Cluster:
     def sql(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run a statement as the one who may do everything."""
         with psycopg.connect(self.url(database), autocommit=True) as db:
-            found = db.execute(statement.encode())
-            return found.fetchall() if found.description else []
+            cursor = db.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -102,7 +104,7 @@ class Cluster:
 
     def _run(self, program: str, *args: str) -> None:
         command: Sequence[str] = (str(self._programs / program), *args)
-        ended = subprocess.run(
+        process = subprocess.run(
             command,
             **_as_somebody(),
             stdin=subprocess.DEVNULL,
@@ -110,9 +112,9 @@ class Cluster:
             stderr=subprocess.STDOUT,
             check=False,
         )
-        if ended.returncode:
-            said = (ended.stdout or b"").decode(errors="replace")
-            raise RuntimeError(f"{program} ended with {ended.returncode}: {said[-2000:]}")
+        if process.returncode:
+            output = (process.stdout or b"").decode(errors="replace")
+            raise RuntimeError(f"{program} ended with {process.returncode}: {output[-2000:]}")
 
 
 def _as_somebody() -> dict[str, Any]:
@@ -140,22 +142,22 @@ def _other_user() -> int:
 @contextmanager
 def cluster() -> Iterator[Cluster]:
     """A server, stopped and gone afterwards; the test is skipped where none can be had."""
-    found = programs()
-    if found is None:
+    binaries = programs()
+    if binaries is None:
         pytest.skip("no Postgres server here: apt-get install postgresql")
     memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else None
+    parent = memory if os.access(memory, os.W_OK) else None
     # A short path: sockets have names of 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="pg-", dir=place, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="pg-", dir=parent, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if os.getuid() == 0:
             user = _other_user()
             os.chown(folder, user, -1)
-        made = Cluster(folder, found)
-        made.make()
-        with made.watched():
-            made.start()
+        server = Cluster(folder, binaries)
+        server.make()
+        with server.watched():
+            server.start()
             try:
-                yield made
+                yield server
             finally:
-                made.stop("immediate")
+                server.stop("immediate")

@@ -103,7 +103,7 @@ def test_the_environment_itself_is_the_default(monkeypatch: pytest.MonkeyPatch) 
 # -- the file -----------------------------------------------------------------------------------
 
 
-def told(home: Path, text: str, env: Mapping[str, str] | None = None) -> config.Settings:
+def load_settings(home: Path, text: str, env: Mapping[str, str] | None = None) -> config.Settings:
     """Read settings from this text."""
     (home / config.FILE).write_text(text)
     return config.settings(home, env or {})
@@ -123,7 +123,7 @@ def test_the_page_of_settings_is_true(tmp_path: Path) -> None:
     """What the module shows as an example is read as it stands, every key of it."""
     shown = (config.__doc__ or "").partition("[session_memory]")[2].partition("Invariants:")[0]
     lines = (line.removeprefix("    ") for line in f"    [session_memory]{shown}".splitlines())
-    settings = told(tmp_path, "\n".join(lines))
+    settings = load_settings(tmp_path, "\n".join(lines))
 
     assert {str(tmp_path / config.FILE)} == {value.origin for value in settings.values.values()}
     assert [{"name": "story", "pattern": "story ([0-9]+)", "ref": r"S\1"}] == settings[
@@ -134,7 +134,7 @@ def test_the_page_of_settings_is_true(tmp_path: Path) -> None:
 
 def test_a_variable_names_the_store_before_the_file_does(tmp_path: Path) -> None:
     """And is told as its origin."""
-    settings = told(
+    settings = load_settings(
         tmp_path, "session_memory.store = 'sqlite:/a'", {config.STORE: "postgresql://b"}
     )
 
@@ -154,7 +154,7 @@ def test_a_variable_names_the_store_before_the_file_does(tmp_path: Path) -> None
 )
 def test_sizes_are_read_as_people_write_them(tmp_path: Path, written: str, expected: int) -> None:
     """Units of a thousand and of 1024, in any case, with or without a blank."""
-    settings = told(tmp_path, f"session_memory.retention.raw_soft_cap_bytes = {written}")
+    settings = load_settings(tmp_path, f"session_memory.retention.raw_soft_cap_bytes = {written}")
 
     assert expected == settings["session_memory.retention.raw_soft_cap_bytes"]
 
@@ -193,7 +193,7 @@ def test_a_bad_setting_is_named_with_file_key_reason_and_hint(
 ) -> None:
     """Nobody has to guess which of all lines is meant, nor what would be right."""
     with pytest.raises(BadConfig) as raised:
-        told(tmp_path, text)
+        load_settings(tmp_path, text)
 
     message = str(raised.value)
 

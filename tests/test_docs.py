@@ -22,14 +22,14 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMAND = re.compile(r"<!-- executed: thence (.*?) -->\n```text\n(.*?)```", re.DOTALL)
 PROGRAM = re.compile(r"<!-- executed -->\n```python\n(.*?)```", re.DOTALL)
 SAMPLES = re.compile(r"<!-- on samples -->\n```sh\n(.*?)```", re.DOTALL)
-COMMANDS_SHOWN = [(p.name, *found) for p in PAGES for found in COMMAND.findall(p.read_text())]
+COMMANDS_SHOWN = [(p.name, *match) for p in PAGES for match in COMMAND.findall(p.read_text())]
 TRIED = [
     (p.name, line)
     for p in PAGES
     for block in SAMPLES.findall(p.read_text())
     for line in block.splitlines()
 ]
-PROGRAMS_SHOWN = [(p.name, found) for p in PAGES for found in PROGRAM.findall(p.read_text())]
+PROGRAMS_SHOWN = [(p.name, program) for p in PAGES for program in PROGRAM.findall(p.read_text())]
 
 
 def run(*arguments: str, program: str | None = None) -> str:
@@ -181,7 +181,7 @@ def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
 
 # -- what the pages name is there ---------------------------------------------------------------
 
-TOLD = [page for page in PAGES if page.name != "CHANGELOG.md"]
+CURRENT_PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """Pages that speak of what is; the other one also of what was."""
 
 FILES = re.compile(r"`((?:src|tests|docs|examples|scripts|bench|prove|truth)/[\w./-]+\w)`")
@@ -192,7 +192,7 @@ OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 ANYWHERE = {"--help", "-h", "--json", "--color", "--no-pager", "--utc"}
 
 
-@pytest.mark.parametrize("page", TOLD, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", CURRENT_PAGES, ids=lambda page: page.name)
 def test_files_and_targets_that_a_page_names_are_there(page: Path) -> None:
     """Who goes there finds it: files, other pages, `make` targets."""
     text = page.read_text()
@@ -210,7 +210,7 @@ def options(command: click.Command) -> set[str]:
     return own.union(*map(options, below))
 
 
-@pytest.mark.parametrize("page", TOLD, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", CURRENT_PAGES, ids=lambda page: page.name)
 def test_commands_and_options_that_a_page_names_are_there(page: Path) -> None:
     """Who types what a page says is not told that there is no such option."""
     unknown = []

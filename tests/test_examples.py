@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "examples" / "tiny_harness.py"
 TEMPLATE = ROOT / "examples" / "agent-template"
 
-SAID = [
+REPLIES = [
     "agent  It says goodbye now.",
     "agent  The reviewer agrees.",
     "agent  Yes, we are.",
@@ -28,7 +28,7 @@ SAID = [
 ]
 
 
-def harness(home: Path, *options: str, kill_at: int = 0) -> tuple[int, list[str]]:
+def run_harness(home: Path, *options: str, kill_at: int = 0) -> tuple[int, list[str]]:
     """Run the tiny harness: its exit status and what it printed."""
     done = subprocess.run(
         [sys.executable, HARNESS, home, *options],
@@ -42,7 +42,7 @@ def harness(home: Path, *options: str, kill_at: int = 0) -> tuple[int, list[str]
     return done.returncode, done.stdout.splitlines()
 
 
-def agent(printed: list[str]) -> list[str]:
+def agent_lines(printed: list[str]) -> list[str]:
     """What the model said in words."""
     return [line for line in printed if line.startswith("agent")]
 
@@ -50,11 +50,11 @@ def agent(printed: list[str]) -> list[str]:
 @pytest.mark.slow
 def test_the_tiny_harness_runs_to_its_end(tmp_path: Path) -> None:
     """Turns, tools, a subagent and a compaction, and a clean log at the end."""
-    status, printed = harness(tmp_path)
+    status, printed = run_harness(tmp_path)
     listed = Journal(tmp_path).sessions()
     read = Transcript.read(listed[0].path.read_bytes())
 
-    assert (0, SAID) == (status, agent(printed))
+    assert (0, REPLIES) == (status, agent_lines(printed))
     assert "       (compacted)" in printed
     assert "goodbye\n" == (tmp_path / "workspace" / "greeting.txt").read_text()
     assert [True] == [session.closed for session in listed]
@@ -67,12 +67,12 @@ def test_the_tiny_harness_runs_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kill_at", [1, 2])
 def test_the_tiny_harness_goes_on_where_it_was_killed(tmp_path: Path, kill_at: int) -> None:
     """Killed in the middle of a tool call: nothing is said twice and nothing is left out."""
-    status, before = harness(tmp_path, kill_at=kill_at)
-    resumed, after = harness(tmp_path, "--resume")
+    status, before = run_harness(tmp_path, kill_at=kill_at)
+    resumed, after = run_harness(tmp_path, "--resume")
     first, second = (list(reversed(Journal(tmp_path).sessions()))[n] for n in (0, 1))
 
     assert (9, 0) == (status, resumed)
-    assert SAID == agent(before) + agent(after)
+    assert REPLIES == agent_lines(before) + agent_lines(after)
     assert "       (resumed; interrupted tool calls: 1)" == after[0]
     assert after[1].endswith(" (retry)")
     assert "       (done; total cost $0.007)" == after[-1]
@@ -84,34 +84,34 @@ def test_the_tiny_harness_goes_on_where_it_was_killed(tmp_path: Path, kill_at: i
 @pytest.mark.slow
 def test_the_tiny_harness_survives_being_killed_again_and_again(tmp_path: Path) -> None:
     """Each run does one more tool call than it survives; the story comes out whole."""
-    printed = harness(tmp_path, kill_at=1)[1]
+    printed = run_harness(tmp_path, kill_at=1)[1]
     for _ in range(3):
-        printed += harness(tmp_path, "--resume", kill_at=1)[1]
-    status, last = harness(tmp_path, "--resume")
+        printed += run_harness(tmp_path, "--resume", kill_at=1)[1]
+    status, last = run_harness(tmp_path, "--resume")
 
     assert 0 == status
-    assert SAID == agent(printed + last)
+    assert REPLIES == agent_lines(printed + last)
 
 
 # -- an adapter by somebody else ------------------------------------------------------------
 
 
-def unpacked(target: Path) -> None:
+def unpack_template(target: Path) -> None:
     """Put the template where an installer would: its modules, and what its project file says."""
     project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
     shutil.copytree(TEMPLATE / "src", target, ignore=shutil.ignore_patterns("__pycache__"))
-    told = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    told.mkdir()
-    named = f"Name: {project['name']}\nVersion: {project['version']}\n"
-    (told / "METADATA").write_text(f"Metadata-Version: 2.4\n{named}")
+    metadata = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    metadata.mkdir()
+    fields = f"Name: {project['name']}\nVersion: {project['version']}\n"
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.4\n{fields}")
     points = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()
     ]
-    (told / "entry_points.txt").write_text("\n".join(points))
+    (metadata / "entry_points.txt").write_text("\n".join(points))
 
 
-def installed(target: Path) -> None:
+def install_template(target: Path) -> None:
     """Install the template as a user does, without the network."""
     if find_spec("hatchling") is None or find_spec("pip") is None:
         pytest.skip("no hatchling here to build a package with")
@@ -123,7 +123,7 @@ def installed(target: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.sampled(2, 1)
-@pytest.mark.parametrize("put", [unpacked, installed])
+@pytest.mark.parametrize("put", [unpack_template, install_template])
 def test_the_adapter_template_installs_and_passes_its_own_tests(
     tmp_path: Path, put: Callable[[Path], None]
 ) -> None:
@@ -147,7 +147,7 @@ def test_the_adapter_template_installs_and_passes_its_own_tests(
 @pytest.mark.slow
 def test_thence_shows_a_session_of_an_adapter_that_was_installed(tmp_path: Path) -> None:
     """The command line knows it like one of its own."""
-    unpacked(tmp_path / "target")
+    unpack_template(tmp_path / "target")
     log = tmp_path / ".pebble" / "blue.jsonl"
     log.parent.mkdir()
     log.write_text('{"id": "n1", "parent": null, "speaker": "user", "text": "Hello, pebble."}\n')

@@ -154,9 +154,9 @@ def test_the_switch_makes_everything_a_no_op(
             side.finish("looked")
         session.compact("we said hello")
         session.flush()
-        said = session.messages
+        messages = session.messages
 
-    assert 1 == len(said)
+    assert 1 == len(messages)
     assert session.transcript_path is None
     assert not home.exists()
 

@@ -33,15 +33,15 @@ def test_sample_is_made_of_whole_payloads_and_one_torn_line() -> None:
 def test_draft_gives_the_same_bytes_for_the_same_words() -> None:
     """Ids and times follow from what was written before."""
 
-    def told(session: str) -> bytes:
+    def export_session(session: str) -> bytes:
         draft = Draft(session)
         draft.header()
         draft.prompt("hi")
         draft.reply("hello")
         return draft.bytes()
 
-    assert told("a") == told("a")
-    assert told("a") != told("b")
+    assert export_session("a") == export_session("a")
+    assert export_session("a") != export_session("b")
 
 
 def test_draft_writes_what_the_codec_reads() -> None:

@@ -144,7 +144,7 @@ def test_hooks_capture_after_an_upgrade(program: Path, tmp_path: Path) -> None:
     assert f"Starts thence {__version__} " in older
     assert f"Starts thence {wheels.LATER} " in launcher.read_text()
     assert wheels.LATER in _run(launcher, home, "--version")
-    assert ["ok"] == [one["level"] for one in findings if one["topic"] == "hooks"]
+    assert ["ok"] == [finding["level"] for finding in findings if finding["topic"] == "hooks"]
 
 
 @pytest.mark.slow

@@ -128,14 +128,14 @@ def texts_of(path: Path) -> Iterator[str]:
 
 def old_in(text: str) -> set[str]:
     """Return the old phrases that a text has, whatever the case of its letters."""
-    found = set(PHRASES.findall(SPACES.sub(" ", text.lower())))
-    return {phrase for phrase in OLD if phrase.lower() in found}
+    matches = set(PHRASES.findall(SPACES.sub(" ", text.lower())))
+    return {phrase for phrase in OLD if phrase.lower() in matches}
 
 
 @pytest.mark.slow
 def test_no_text_of_the_program_has_an_old_phrase() -> None:
     """Whatever the CLI, the viewer, HTTP, MCP or an error says."""
-    found = [
+    wrong = [
         (str(path.relative_to(SRC)), phrase)
         for path in sorted(SRC.rglob("*.py"))
         if old_in(JOINED.sub("", path.read_text()))  # in a docstring or comment, perhaps
@@ -143,25 +143,25 @@ def test_no_text_of_the_program_has_an_old_phrase() -> None:
         for phrase in old_in(text)
     ]
 
-    assert [] == found
+    assert [] == wrong
 
 
 @pytest.mark.parametrize("kind", ["html", "js"])
 def test_no_page_of_the_viewer_has_an_old_phrase(kind: str) -> None:
     """Templates and scripts."""
     pages = [path for path in SRC.rglob(f"*.{kind}") if not path.name.endswith(".min.js")]
-    found = [(page.name, phrase) for page in pages for phrase in old_in(page.read_text())]
+    wrong = [(page.name, phrase) for page in pages for phrase in old_in(page.read_text())]
 
     assert pages
-    assert [] == found
+    assert [] == wrong
 
 
 def test_no_page_of_the_docs_has_an_old_phrase() -> None:
     """README, CHANGELOG and docs; what is allowed is still there."""
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
-    found = {(page.name, phrase) for page in pages for phrase in old_in(page.read_text())}
+    phrases = {(page.name, phrase) for page in pages for phrase in old_in(page.read_text())}
 
-    assert ALLOWED == found
+    assert ALLOWED == phrases
 
 
 def test_an_outcome_has_one_name_everywhere() -> None:
@@ -170,7 +170,7 @@ def test_an_outcome_has_one_name_everywhere() -> None:
     from thence.memory.search import OUTCOME_NAMES
     from thence.serve.session_head import _OUTCOMES
 
-    (option,) = (one for one in command.params if one.name == "outcome")
+    (option,) = (parameter for parameter in command.params if parameter.name == "outcome")
     assert isinstance(option.type, OutcomeName)
     names = {OUTCOME_NAMES.get(stored, stored) for stored in _OUTCOMES}
 
@@ -197,14 +197,14 @@ def test_help_fits_a_terminal_of_80_columns(name: str) -> None:
     # Commands remember their help option: with other names the page of commands would differ.
     names = thence.context_settings["help_option_names"]
     top = click.Context(thence, info_name="thence", terminal_width=80, help_option_names=names)
-    found = thence.get_command(top, name)
-    assert found is not None
-    commands = [found, *(found.commands.values() if isinstance(found, click.Group) else ())]
-    for one in commands:
-        text = click.Context(one, top, one.name, terminal_width=80).get_help()
+    command = thence.get_command(top, name)
+    assert command is not None
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    for subcommand in commands:
+        text = click.Context(subcommand, top, subcommand.name, terminal_width=80).get_help()
         mute = [
             option.name
-            for option in one.params
+            for option in subcommand.params
             if isinstance(option, click.Option)
             and not option.hidden
             and not option.help
@@ -212,5 +212,5 @@ def test_help_fits_a_terminal_of_80_columns(name: str) -> None:
         ]
 
         assert 80 >= max(map(len, text.splitlines()))
-        assert (one.help or "").strip().endswith(".")
+        assert (subcommand.help or "").strip().endswith(".")
         assert [] == mute

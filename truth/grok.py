@@ -34,11 +34,11 @@ class SessionFolderBuilder:
     def update(self, kind: str, meta: dict[str, Any] | None = None, /, **fields: Any) -> None:
         """Add a line to the log."""
         at = len(self.lines) + 1
-        own = {"eventId": f"{self.session}-{at}", "agentTimestampMs": START_MS + 1000 * at}
+        ids = {"eventId": f"{self.session}-{at}", "agentTimestampMs": START_MS + 1000 * at}
         params = {
             "sessionId": self.session,
             "update": {"sessionUpdate": kind, **fields},
-            "_meta": own | (meta or {}),
+            "_meta": ids | (meta or {}),
         }
         method = "session/update" if kind.endswith("_chunk") else "_x.ai/session/update"
         line = {"timestamp": START_MS // 1000 + at, "method": method, "params": params}

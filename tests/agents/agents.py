@@ -72,7 +72,7 @@ def billed(
     return Scenario(bills["own"], bills["side"], dict(calls), prompts)
 
 
-def wholes(adapter: Adapter, root: Path) -> dict[str, SessionGraph]:
+def sessions_of(adapter: Adapter, root: Path) -> dict[str, SessionGraph]:
     """Return all sessions of a home, each record and bill owned by one of them."""
     facts: dict[str, list[Fact]] = {}
     torn: dict[str, bool] = {}
@@ -99,17 +99,17 @@ def counted(adapter: Adapter, root: Path) -> Scenario:
     requests = {"own": 0, "side": 0}
     calls: Counter[str] = Counter()
     prompts = 0
-    for whole in wholes(adapter, root).values():
-        spent = whole.spent
+    for session in sessions_of(adapter, root).values():
+        spent = session.spent
         own = derived_events.add_usage(own, derived_events.add_usage(spent.live, spent.dead))
         side = derived_events.add_usage(side, spent.side)
-        for event in whole.events:
-            if event.event_id in whole.bills:
+        for event in session.events:
+            if event.event_id in session.bills:
                 requests["side" if event.is_sidechain else "own"] += 1
-        calls.update(pair.call.tool or "" for pair in whole.calls)
+        calls.update(pair.call.tool or "" for pair in session.calls)
         prompts += sum(
             event.kind == "user_msg" and not event.is_sidechain and event.state != "replayed"
-            for event in whole.events
+            for event in session.events
         )
     return Scenario(
         _bill(own, requests["own"]), _bill(side, requests["side"]), dict(calls), prompts
@@ -118,15 +118,15 @@ def counted(adapter: Adapter, root: Path) -> Scenario:
 
 def _bill(usage: Usage, requests: int) -> Bill:
     read = usage.cache_read_input_tokens
-    whole = usage.input_tokens + usage.cache_creation_input_tokens + read
-    return Bill(requests, whole, read, usage.output_tokens)
+    input_tokens = usage.input_tokens + usage.cache_creation_input_tokens + read
+    return Bill(requests, input_tokens, read, usage.output_tokens)
 
 
-def outcomes(whole: SessionGraph) -> list[tuple[str, bool, bool, int | None]]:
+def outcomes(session: SessionGraph) -> list[tuple[str, bool, bool, int | None]]:
     """Return tool, whether it ended, whether it failed and the exit code of each call."""
     return [
         (pair.call.tool or "", pair.outcome.ended, pair.outcome.failed, pair.outcome.exit_code)
-        for pair in whole.calls
+        for pair in session.calls
     ]
 
 
@@ -183,6 +183,6 @@ def without_requests(scenario: Scenario) -> Scenario:
     return msgspec.structs.replace(scenario, own=own)
 
 
-def prompts_of(whole: SessionGraph) -> list[tuple[str, str]]:
+def prompts_of(session: SessionGraph) -> list[tuple[str, str]]:
     """Return each prompt with its state."""
-    return [(e.summary, str(e.state)) for e in whole.events if e.kind == "user_msg"]
+    return [(e.summary, str(e.state)) for e in session.events if e.kind == "user_msg"]

@@ -62,7 +62,9 @@ def grown(
             cursor = msgspec.json.decode(msgspec.json.encode(batch.cursor), type=Cursor)
             cursors[source.session] = cursor
     database.close()
-    return {name: SessionGraph(f"{adapter.name}:{name}", found) for name, found in facts.items()}
+    return {
+        name: SessionGraph(f"{adapter.name}:{name}", own_facts) for name, own_facts in facts.items()
+    }
 
 
 def at_once(adapter: Adapter, root: Path) -> dict[str, SessionGraph]:
@@ -73,11 +75,11 @@ def at_once(adapter: Adapter, root: Path) -> dict[str, SessionGraph]:
     }
 
 
-def said(whole: SessionGraph) -> list[tuple[Any, ...]]:
+def event_rows(session: SessionGraph) -> list[tuple[Any, ...]]:
     """Return what a session says, without the totals, which are told as often as it is read."""
     return [
         (e.native_id, e.kind, e.summary, str(e.state), e.parent_id, e.call, e.failed)
-        for e in whole.events
+        for e in session.events
         if e.native_type != "usage"
     ]
 

@@ -14,9 +14,9 @@ from thence.format.facts import Fact
 from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
-ONE = "01a1e000-0000-7000-8000-000000000001"
-TWO = "01a1e000-0000-7000-8000-000000000002"
-THREE = "01a1e000-0000-7000-8000-000000000003"
+FIRST = "01a1e000-0000-7000-8000-000000000001"
+SECOND = "01a1e000-0000-7000-8000-000000000002"
+THIRD = "01a1e000-0000-7000-8000-000000000003"
 
 START_MS = 1_794_767_765_000
 
@@ -24,7 +24,7 @@ START_MS = 1_794_767_765_000
 class Folder:
     """A session's folder below a home; each method writes what the client would."""
 
-    def __init__(self, home: Path, session: str = ONE, group: str = "%2Fwork%2Ftidepool") -> None:
+    def __init__(self, home: Path, session: str = FIRST, group: str = "%2Fwork%2Ftidepool") -> None:
         self.home = home
         self.session = session
         self.path = home / "sessions" / group / session
@@ -98,7 +98,7 @@ class Folder:
         meta = {"modelId": "grok-x"} | ({} if index is None else {"promptIndex": index})
         self.update("user_message_chunk", content={"type": "text", "text": text}, _meta=meta)
 
-    def said(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """What the model says."""
         self.update("agent_message_chunk", self._meta(), content={"type": "text", "text": text})
 
@@ -106,11 +106,11 @@ class Folder:
         """What the model thinks."""
         self.update("agent_thought_chunk", self._meta(), content={"type": "text", "text": text})
 
-    def call(self, call: str, tool: str = "run_terminal_command", **given: Any) -> None:
+    def call(self, call: str, tool: str = "run_terminal_command", **arguments: Any) -> None:
         """A call, and the client's word that it began."""
-        told = {"x.ai/tool": {"name": tool}}
+        meta = {"x.ai/tool": {"name": tool}}
         self.update(
-            "tool_call", self._meta(), toolCallId=call, title=tool, rawInput=given, _meta=told
+            "tool_call", self._meta(), toolCallId=call, title=tool, rawInput=arguments, _meta=meta
         )
         self.update("tool_call_update", self._meta(), toolCallId=call, title=f"Run {tool}")
 
@@ -131,7 +131,7 @@ class Folder:
     def turn(self, text: str, index: int, answer: str = "fine", tokens: int = 100) -> None:
         """A whole turn."""
         self.prompt(text, index)
-        self.said(answer)
+        self.say(answer)
         self.done(tokens)
 
     # -- reading ------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Folder:
         return load_source(Grok(), self.source)
 
     @property
-    def whole(self) -> SessionGraph:
+    def graph(self) -> SessionGraph:
         """The session, read at once."""
         return self.load().graph
 
@@ -154,8 +154,8 @@ class Folder:
 def bill_of(tokens: int, calls: int = 1, turns: int = 1, **more: Any) -> dict[str, Any]:
     """A usage of so many tokens, a tenth of them output."""
     out = tokens // 10
-    told = {"inputTokens": tokens - out, "outputTokens": out, "totalTokens": tokens}
-    return {**told, "modelCalls": calls, "numTurns": turns, **more}
+    counts = {"inputTokens": tokens - out, "outputTokens": out, "totalTokens": tokens}
+    return {**counts, "modelCalls": calls, "numTurns": turns, **more}
 
 
 class Growing:
@@ -179,25 +179,25 @@ class Growing:
         return SessionGraph(source.uid, self.facts, torn=torn)
 
 
-def told(whole: SessionGraph) -> dict[str, Any]:
+def contents_of(session: SessionGraph) -> dict[str, Any]:
     """All that a session says, to compare two readings of it."""
     return {
-        "events": whole.events,
-        "states": whole.states,
-        "turn": whole.turn(),
-        "spent": whole.spent,
-        "unbilled": whole.unbilled,
-        "about": whole.about,
-        "edges": whole.edges,
-        "messages": readout_of(whole).messages().messages,
+        "events": session.events,
+        "states": session.states,
+        "turn": session.turn(),
+        "spent": session.spent,
+        "unbilled": session.unbilled,
+        "about": session.about,
+        "edges": session.edges,
+        "messages": readout_of(session).messages().messages,
     }
 
 
-def log_lines(whole: SessionGraph) -> list[tuple[str, str]]:
+def log_lines(session: SessionGraph) -> list[tuple[str, str]]:
     """What stands in the log: summary of the first block, and state."""
     return [
         (fact.blocks[0].summary, state.value)
-        for fact, state in zip(whole.facts, whole.states, strict=True)
+        for fact, state in zip(session.facts, session.states, strict=True)
         if fact.file == "1-log"
     ]
 

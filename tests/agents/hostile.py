@@ -37,36 +37,36 @@ ROOM = 80
 KNOWN = adapters()
 """Found and imported before the first child is born."""
 
-Told = dict[str, Any]
+Report = dict[str, Any]
 
 
-def step(told: Told, name: str, run: Callable[[], Any]) -> Any:
+def step(report: Report, name: str, run: Callable[[], Any]) -> Any:
     """Do one thing and note what it took; what it raises is wrong."""
     start = time.process_time()
     try:
         return run()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it must not be
-        told["wrong"].append(f"{name}: {type(error).__name__}: {error}"[:300])
+        report["wrong"].append(f"{name}: {type(error).__name__}: {error}"[:300])
     finally:
-        told["seconds"][name] = round(time.process_time() - start, 3)
+        report["seconds"][name] = round(time.process_time() - start, 3)
     return None
 
 
-def inspect(told: Told, path: Path) -> None:
+def inspect(report: Report, path: Path) -> None:
     """Count the file."""
-    counts = step(told, "inspect", lambda: inspect_file(path))
+    counts = step(report, "inspect", lambda: inspect_file(path))
     if counts is not None:
-        told["counts"] = json.loads("\n".join(as_json(counts)))
+        report["counts"] = json.loads("\n".join(as_json(counts)))
 
 
-def read(told: Told, path: Path) -> None:
+def read(report: Report, path: Path) -> None:
     """Let every adapter have a look; what one claims must be there to the last line."""
     for name, adapter in KNOWN.items():
-        source = step(told, f"{name}.at", partial(adapter.at, path))
+        source = step(report, f"{name}.at", partial(adapter.at, path))
         if source is not None:
-            told["agents"].append(name)
-            found = step(told, f"{name}.read", partial(read_all, adapter, source))
-            told["wrong"] += list(lost(source, *found))[:3] if found else []
+            report["agents"].append(name)
+            result = step(report, f"{name}.read", partial(read_all, adapter, source))
+            report["wrong"] += list(lost(source, *result))[:3] if result else []
 
 
 def lost(source: Source, facts: list[Fact], batch: Batch) -> Iterator[str]:
@@ -82,79 +82,79 @@ def lost(source: Source, facts: list[Fact], batch: Batch) -> Iterator[str]:
                 yield f"line {number} is nowhere"
 
 
-def closed(told: Told, path: Path) -> None:
+def closed(report: Report, path: Path) -> None:
     """Show the session as text, and as messages."""
-    _page(told, path, opened=False)
+    _page(report, path, opened=False)
     loaded = load(path, KNOWN)
-    mended = step(told, "messages", readout_of(loaded.graph).messages)
+    mended = step(report, "messages", readout_of(loaded.graph).messages)
     if mended is not None:
-        told["wrong"] += problems(mended.messages)[:3]
-        step(told, "messages as JSON", lambda: json.loads("".join(as_json(mended.messages))))
+        report["wrong"] += problems(mended.messages)[:3]
+        step(report, "messages as JSON", lambda: json.loads("".join(as_json(mended.messages))))
 
 
-def opened(told: Told, path: Path) -> None:
+def opened(report: Report, path: Path) -> None:
     """Show it with everything opened."""
-    _page(told, path, opened=True)
+    _page(report, path, opened=True)
 
 
-def _page(told: Told, path: Path, *, opened: bool) -> None:
+def _page(report: Report, path: Path, *, opened: bool) -> None:
     def lines() -> list[str]:
         return Page(opened_session(load(path, KNOWN)), ROOM, opened=opened).lines()
 
-    found = step(told, f"text, {opened=}", lines) or []
-    bad = [line for line in found if HARMFUL.search(line) or columns(line) > ROOM]
-    told["wrong"] += [f"unfit to print: {line!r}"[:200] for line in bad[:3]]
+    page = step(report, f"text, {opened=}", lines) or []
+    bad = [line for line in page if HARMFUL.search(line) or columns(line) > ROOM]
+    report["wrong"] += [f"unfit to print: {line!r}"[:200] for line in bad[:3]]
 
 
-def told_as_events(told: Told, path: Path) -> None:
+def told_as_events(report: Report, path: Path) -> None:
     """Show all events as JSON, each on a line; every one has a state."""
 
     def lines() -> None:
         for line in as_json(events(opened_session(load(path, KNOWN)))):
             if HARMFUL.search(line):
-                told["wrong"].append(f"unfit to print: {line!r}"[:200])
+                report["wrong"].append(f"unfit to print: {line!r}"[:200])
             if line.startswith('    {"session_uid"'):
                 event = json.loads(line.rstrip(","))
                 if not event.get("state"):
-                    told["wrong"].append(f"no state: {line}"[:200])
+                    report["wrong"].append(f"no state: {line}"[:200])
 
-    step(told, "events", lines)
+    step(report, "events", lines)
 
 
 WAYS = (inspect, read, closed, opened, told_as_events)
 
 
-def apart(way: Callable[[Told, Path], None], path: Path) -> Told:
+def apart(way: Callable[[Report, Path], None], path: Path) -> Report:
     """Look at a file in a child, so that its memory can be told."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(ours)
-        told: Told = {"seconds": {}, "wrong": [], "agents": []}
+        report: Report = {"seconds": {}, "wrong": [], "agents": []}
         with os.fdopen(theirs, "w") as out:
-            way(told, path)
-            json.dump(told, out)
+            way(report, path)
+            json.dump(report, out)
         os._exit(0)
     os.close(theirs)
-    with os.fdopen(ours) as said:
-        text = said.read()
+    with os.fdopen(ours) as pipe:
+        text = pipe.read()
     _, status, usage = os.wait4(child, 0)
-    found: Told = json.loads(text) if text else {"wrong": [f"{way.__name__} died: {status}"]}
-    return found | {"megabytes": usage.ru_maxrss // 1024}
+    outcome: Report = json.loads(text) if text else {"wrong": [f"{way.__name__} died: {status}"]}
+    return outcome | {"megabytes": usage.ru_maxrss // 1024}
 
 
-def looked_at(path: Path) -> Told:
+def looked_at(path: Path) -> Report:
     """Read one file in every way there is, and put together what that gave."""
-    out: Told = {"seconds": {}, "wrong": [], "agents": [], "megabytes": 0, "counts": {}}
+    out: Report = {"seconds": {}, "wrong": [], "agents": [], "megabytes": 0, "counts": {}}
     for way in WAYS:
         if way not in (inspect, read) and not out["agents"]:
             continue
-        told = apart(way, path)
-        out["seconds"] |= told.get("seconds", {})
-        out["counts"] |= told.get("counts", {})
-        out["wrong"] += told["wrong"]
-        out["agents"] += told.get("agents", [])
-        out["megabytes"] = max(out["megabytes"], told["megabytes"])
+        report = apart(way, path)
+        out["seconds"] |= report.get("seconds", {})
+        out["counts"] |= report.get("counts", {})
+        out["wrong"] += report["wrong"]
+        out["agents"] += report.get("agents", [])
+        out["megabytes"] = max(out["megabytes"], report["megabytes"])
     return out
 
 

@@ -52,13 +52,13 @@ def assistant(text: str) -> Line:
 
 def call(name: str, call_id: str, **arguments: Any) -> Line:
     """A call."""
-    given = json.dumps(arguments)
-    return item("function_call", name=name, call_id=call_id, arguments=given)
+    encoded = json.dumps(arguments)
+    return item("function_call", name=name, call_id=call_id, arguments=encoded)
 
 
-def output(call_id: str, given: Any) -> Line:
+def output(call_id: str, result: Any) -> Line:
     """A result."""
-    return item("function_call_output", call_id=call_id, output=given)
+    return item("function_call_output", call_id=call_id, output=result)
 
 
 def event(kind: str, /, **payload: Any) -> Line:
@@ -81,14 +81,14 @@ def finished(kind: str, /, **fields: Any) -> Line:
     return event("item_completed", item={"type": kind, **fields})
 
 
-def tokens(given: int, out: int, cached: int = 0) -> Line:
+def tokens(input_tokens: int, out: int, cached: int = 0) -> Line:
     """Usage as Codex spells it."""
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "cached_input_tokens": cached,
         "output_tokens": out,
         "reasoning_output_tokens": 0,
-        "total_tokens": given + out,
+        "total_tokens": input_tokens + out,
     }
 
 

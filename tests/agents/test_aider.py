@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import outcomes, prompts_of, wholes
+from tests.agents.agents import outcomes, prompts_of, sessions_of
 from tests.memory.stored import dump, sweep
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.aider.chat import NO_COUNT, RESTORED, ROUNDED
@@ -73,7 +73,7 @@ Partly
 
 def first_of(root: Path) -> Any:
     """Return the session whose first chat is the oldest."""
-    return min(wholes(Aider(), root).items(), key=lambda pair: pair[0])[1]
+    return min(sessions_of(Aider(), root).items(), key=lambda pair: pair[0])[1]
 
 
 def write(root: Path) -> None:
@@ -136,20 +136,20 @@ def test_a_history_that_was_moved_is_the_same_session_in_another_folder(tmp_path
 def test_prompts_answers_edits_and_settings_are_read(tmp_path: Path) -> None:
     """Headings of the model are no prompts, commands of the user are none either."""
     write(tmp_path)
-    whole = first_of(tmp_path)
-    session = whole.session()
-    answers = [e.payload["text"] for e in whole.events if e.kind == "assistant_msg"]
+    graph = first_of(tmp_path)
+    session = graph.session()
+    answers = [e.payload["text"] for e in graph.events if e.kind == "assistant_msg"]
 
     assert [
         ("Fix low() so that it takes the minimum. And say why.", "live"),
         ("/ask Is it right now?", "live"),
         ("And the other one?", "live"),
-    ] == prompts_of(whole)
+    ] == prompts_of(graph)
     assert answers[0].startswith("Here it is.\n\n#### A heading of the model's own\n\ntide.py\n```")
     assert answers[0].endswith(">>>>>>> REPLACE\n```")
-    assert [("applied_edit", True, False, None)] == outcomes(whole)
+    assert [("applied_edit", True, False, None)] == outcomes(graph)
     assert (str(tmp_path), "openai/made-up") == (session.cwd, session.model)
-    assert "interrupted" in str(whole.turn().state)
+    assert "interrupted" in str(graph.turn().state)
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
@@ -161,12 +161,12 @@ def test_a_chat_knows_of_the_one_before_only_if_aider_restored_it(
     text = FIRST + SECOND.replace("#### /ask", restored, 1)
     path = tmp_path / NAME
     path.write_text(text)
-    whole = first_of(tmp_path)
-    messages = json.dumps(readout_of(whole).messages().messages)
+    graph = first_of(tmp_path)
+    messages = json.dumps(readout_of(graph).messages().messages)
 
     assert ("Here it is." in messages) is is_restored
     assert "Is it right now?" in messages
-    assert {"live"} == {state for _, state in prompts_of(whole)}
+    assert {"live"} == {state for _, state in prompts_of(graph)}
 
 
 def test_a_history_that_grows_chat_by_chat_is_stored_as_if_read_at_once(tmp_path: Path) -> None:
@@ -189,11 +189,13 @@ def test_a_history_that_grows_chat_by_chat_is_stored_as_if_read_at_once(tmp_path
 def test_rounded_tokens_are_a_minimum_and_say_so(tmp_path: Path) -> None:
     """1.0k is 950 at least, 12k is 11,500; small numbers are exact; a lost count is told."""
     write(tmp_path)
-    (_, whole), (_, second) = sorted(wholes(Aider(), tmp_path).items(), key=lambda pair: pair[0])
+    (_, first), (_, second) = sorted(
+        sessions_of(Aider(), tmp_path).items(), key=lambda pair: pair[0]
+    )
 
-    assert 950 + 23 + 11_500 + 999 == whole.spent.own
+    assert 950 + 23 + 11_500 + 999 == first.spent.own
     assert 11_500 + 999 == second.spent.own
-    assert {ROUNDED, NO_COUNT} == {notice.detail for notice in whole.unbilled}
+    assert {ROUNDED, NO_COUNT} == {notice.detail for notice in first.unbilled}
     exact = tmp_path / "exact"
     exact.mkdir()
     (exact / NAME).write_text(FIRST.replace("1.0k", "712"))

@@ -15,13 +15,13 @@ from tests.agents.transcripts import (
     B,
     Script,
     alone,
-    found,
     lines,
     read,
-    said,
+    sent_lines,
+    session_of,
+    sources,
     text,
     usage,
-    whole,
     write,
 )
 from thence.agents import Adapter, Cursor, adapters
@@ -60,7 +60,7 @@ def story() -> Script:
 def view(facts: list[Fact]) -> tuple[Any, ...]:
     """All that a session tells."""
     session = SessionGraph(f"claude:{A}", facts)
-    return session.events, session.derived, session.about, session.edges, said(session)
+    return session.events, session.derived, session.about, session.edges, sent_lines(session)
 
 
 def test_the_adapter_is_found_by_its_entry_point() -> None:
@@ -114,7 +114,7 @@ def test_any_order_of_files_gives_the_same_session(tmp_path: Path) -> None:
         log.user("Count.")
         log.reply([text("3")], usage=usage(2), id="m" if agent == "a1" else "n")
         (folder / f"agent-{agent}.jsonl").write_bytes(log.data)
-    facts, _ = read_all(Claude(), found(tmp_path)[A])
+    facts, _ = read_all(Claude(), sources(tmp_path)[A])
     expected = view(facts)
     chance = random.Random(7)
     for _ in range(5):
@@ -152,7 +152,7 @@ def test_a_rewritten_file_keeps_what_it_held(tmp_path: Path) -> None:
     after = Claude().read(alone(path), before.cursor)
     session = SessionGraph(f"claude:{A}", [*before.events, *after.events])
 
-    assert ["u New."] == said(session)
+    assert ["u New."] == sent_lines(session)
     gone = next(event for event in session.events if event.native_id == "r1")
     assert (State.DEAD, "rewritten") == (gone.state, gone.why)
 
@@ -170,7 +170,7 @@ def test_what_was_glued_to_a_torn_record_is_saved(tmp_path: Path, glue: bytes) -
     path.write_bytes(log.data + torn.data[:120] + glue + more.data)
     facts, batch = read_all(Claude(), alone(path))
 
-    assert ["u One.", "u Two."] == said(SessionGraph(f"claude:{A}", facts))
+    assert ["u One.", "u Two."] == sent_lines(SessionGraph(f"claude:{A}", facts))
     assert [(2, 0 if glue else 1)] == [(bad.line, bad.salvaged) for bad in batch.skipped]
 
 
@@ -194,7 +194,7 @@ def test_a_line_of_many_megabytes_is_read(tmp_path: Path) -> None:
     log.user("x" * (20 << 20))
     log.say("Long.")
 
-    assert 2 == len(whole(tmp_path, log).facts)
+    assert 2 == len(session_of(tmp_path, log).facts)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_times_are_read_in_every_spelling(tmp_path: Path, ts: Any, expected: str
     log = Script()
     log.user("Go.", timestamp=ts)
 
-    assert [expected] == [event.ts for event in whole(tmp_path, log).events]
+    assert [expected] == [event.ts for event in session_of(tmp_path, log).events]
 
 
 def test_sources_are_not_touched(tmp_path: Path) -> None:
@@ -239,7 +239,8 @@ def test_running_sessions(tmp_path: Path) -> None:
     (folder / "5.json").write_text("{")
     (folder / "6.json").write_text(json.dumps({**here, "sessionId": B, "pid": 10**40}))
     live = [
-        (one.session, one.status, one.waiting_for, one.since) for one in Claude().live(tmp_path)
+        (live.session, live.status, live.waiting_for, live.since)
+        for live in Claude().live(tmp_path)
     ]
     expected = (A, "waiting", "permission prompt", "2026-11-15T18:26:53.286Z")
 
@@ -327,9 +328,9 @@ def spills(tmp_path: Path, *bodies: str) -> Path:
     for at, body in enumerate(bodies):
         path = f"/home/dev/.claude/projects/x/{A}/tool-results/b{at}.txt"
         log.call(f"t{at}")
-        told = {"stdout": body[:5], "stderr": "", "persistedOutputPath": path}
+        result = {"stdout": body[:5], "stderr": "", "persistedOutputPath": path}
         text = f"<persisted-output>\nFull output saved to: {path}\n\nPreview"
-        log.result(f"t{at}", text, toolUseResult=told)
+        log.result(f"t{at}", text, toolUseResult=result)
     results = write(tmp_path, log) / A / "tool-results"
     results.mkdir(parents=True)
     for at, body in enumerate(bodies):
@@ -337,7 +338,7 @@ def spills(tmp_path: Path, *bodies: str) -> Path:
     return results
 
 
-def kept(tmp_path: Path) -> list[object]:
+def outputs(tmp_path: Path) -> list[object]:
     """What is kept of each result beside its text."""
     facts = read(tmp_path).graph.facts
     details = [fact.blocks[1].payload for fact in facts if len(fact.blocks) == 2]
@@ -348,10 +349,10 @@ def test_a_spilled_output_is_kept_with_its_result(tmp_path: Path) -> None:
     """The client deletes both; the whole stands in the place of its beginning."""
     results = spills(tmp_path, "all of it", "all of that")
 
-    assert ["all of it", "all of that"] == kept(tmp_path)
+    assert ["all of it", "all of that"] == outputs(tmp_path)
     (results / "b0.txt").unlink()
     (results / "b1.txt").write_text("other words")
-    assert ["all o", "other words"] == kept(tmp_path)
+    assert ["all o", "other words"] == outputs(tmp_path)
     details = [fact.blocks[1].payload for fact in read(tmp_path).graph.facts[1::2]]
     assert "all o" == details[1]["stdout"]
 
@@ -364,7 +365,7 @@ def test_no_more_of_spilled_outputs_is_kept_than_there_is_room_for(
     monkeypatch.setattr("thence.agents.claude.spills.MAX_STORED_BYTES", 8)
     monkeypatch.setattr("thence.agents.claude.spills.MAX_STORED_BYTES_PER_LOG", 18)
 
-    assert ["01234", "01234567", "abcdefgh", "ABCDE"] == kept(tmp_path)
+    assert ["01234", "01234567", "abcdefgh", "ABCDE"] == outputs(tmp_path)
 
 
 def test_spilled_outputs_in_a_linked_folder_are_not_read(tmp_path: Path) -> None:

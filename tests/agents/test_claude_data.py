@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.transcripts import kinds, said, states
+from tests.agents.transcripts import kinds, sent_lines, states
 from tests.independent import tool
 from thence.agents import Cursor, File, Source
 from thence.agents.claude.reader import Claude
@@ -72,8 +72,8 @@ def scenario(shared: Path, name: str, version: str = "v2.1.325") -> dict[str, Lo
 
 def only(shared: Path, name: str, version: str = "v2.1.325") -> SessionGraph:
     """The session of a scenario that has a single one."""
-    (one,) = [s.graph for s in scenario(shared, name, version).values() if s.graph.facts]
-    return one
+    (session,) = [s.graph for s in scenario(shared, name, version).values() if s.graph.facts]
+    return session
 
 
 # -- what the client sent -------------------------------------------------------------------
@@ -131,14 +131,14 @@ def test_counts_are_those_of_the_independent_counter(shared: Path) -> None:
     root = shared / "data" / "public"
     compared = 0
     for path in transcripts(root / "claude"):
-        told = truth[path.relative_to(root).as_posix()]
+        expected = truth[path.relative_to(root).as_posix()]
         facts, batch = read_all(KNOWN["claude"], alone(path))
         # The counter does not look for subagents in the progress of their parents.
         own = [fact for fact in facts if not fact.type.startswith(MIRRORED)]
         session = SessionGraph("claude:x", own, torn=batch.torn)
-        held = {fact.line for fact in facts if fact.blocks} | {s.line for s in batch.skipped}
-        assert told["lines"] - told.get("blank_lines", 0) == len(held), path
-        if "tokens" not in told:
+        numbers = {fact.line for fact in facts if fact.blocks} | {s.line for s in batch.skipped}
+        assert expected["lines"] - expected.get("blank_lines", 0) == len(numbers), path
+        if "tokens" not in expected:
             continue
         compared += 1
         spent = derived_events.add_usage(
@@ -151,10 +151,10 @@ def test_counts_are_those_of_the_independent_counter(shared: Path) -> None:
             spent.cache_read_input_tokens,
         )
         names = ("input", "output", "cache_creation", "cache_read")
-        assert tuple(told["tokens"][name] for name in names) == mine, path
+        assert tuple(expected["tokens"][name] for name in names) == mine, path
         for kind, name in (("tool_call", "tool_use"), ("tool_result", "tool_result")):
             ids = {e.call for e in session.events if e.kind == kind} - {None}
-            assert told[name] == len(ids), path
+            assert expected[name] == len(ids), path
 
     assert 140 < compared
 
@@ -237,20 +237,20 @@ def test_every_prefix_of_lines_can_be_gone_on_from(shared: Path, tmp_path: Path)
 @pytest.mark.parametrize("version", ["v1.0.128", "v2.1.80", "v2.1.325"])
 def test_forks_share_their_records(shared: Path, version: str) -> None:
     """F1, F2, U4: copies are known by their ids, belong to the first, and are paid there."""
-    sessions = {uid: one.graph for uid, one in scenario(shared, "fork", version).items()}
-    told = lineage.find_shared({uid: [*s.facts, *s.about_only] for uid, s in sessions.items()})
+    sessions = {uid: loaded.graph for uid, loaded in scenario(shared, "fork", version).items()}
+    owners = lineage.find_shared({uid: [*s.facts, *s.about_only] for uid, s in sessions.items()})
     known = {
-        uid: SessionGraph(s.uid, s.facts, replayed=told.replayed[uid], billed=told.billed[uid])
+        uid: SessionGraph(s.uid, s.facts, replayed=owners.replayed[uid], billed=owners.billed[uid])
         for uid, s in sessions.items()
     }
     # The oldest forks lose the request's id, so that only the response tells their bills apart.
     bills = {f.node.response: f.usage.total for s in sessions.values() for f in s.facts if f.usage}
-    forks = {uid for uid, edges in told.edges.items() if edges}
+    forks = {uid for uid, edges in owners.edges.items() if edges}
 
     assert 2 <= len(forks) < len([s for s in sessions.values() if s.facts])
     assert sum(bills.values()) == sum(session.spent.own for session in known.values())
     for uid, session in known.items():
-        assert said(sessions[uid]) == said(session)
+        assert sent_lines(sessions[uid]) == sent_lines(session)
         assert (uid in forks) == (State.REPLAYED in session.states)
 
 
@@ -291,7 +291,9 @@ def test_a_rewind_leaves_a_dead_branch(shared: Path) -> None:
     } == dead
     last = "a You are welcome."
     assert ["u Change VALUE to 42.", "u Thanks!", last] == [
-        line for line in said(session) if (line[0] == "u" and "toolu" not in line) or line == last
+        line
+        for line in sent_lines(session)
+        if (line[0] == "u" and "toolu" not in line) or line == last
     ]
 
 
@@ -299,9 +301,9 @@ def test_a_rewind_leaves_a_dead_branch(shared: Path) -> None:
 def test_a_call_that_was_left_behind_is_dead(shared: Path, version: str) -> None:
     """A1, D11: clients before 2.1.325 resumed from the record before it."""
     session = next(
-        one.graph
-        for one in scenario(shared, "kill_tool_resume", version).values()
-        if any(e.kind == "tool_call" for e in one.graph.events)
+        loaded.graph
+        for loaded in scenario(shared, "kill_tool_resume", version).values()
+        if any(e.kind == "tool_call" for e in loaded.graph.events)
     )
     calls = [event.state for event in session.events if event.kind == "tool_call"]
 
@@ -328,16 +330,16 @@ def test_errors_of_the_api_are_told_and_not_said(shared: Path) -> None:
     errors = [(e.native_type, e.state) for e in session.events if e.kind == "error"]
 
     assert [("system/api_error", State.INTERNAL), ("assistant", State.LIVE)] == errors
-    assert not any("API Error" in line for line in said(session))
+    assert not any("API Error" in line for line in sent_lines(session))
 
 
 def test_spilled_outputs_are_found_again(shared: Path) -> None:
     """T7: the path in the transcript is another machine's."""
-    (one,) = scenario(shared, "big_output").values()
+    (loaded,) = scenario(shared, "big_output").values()
     sizes = [
         len(content)
-        for event in one.graph.events
-        if event.kind == "tool_result" and (content := read_spill(one.source, event)) is not None
+        for event in loaded.graph.events
+        if event.kind == "tool_result" and (content := read_spill(loaded.source, event)) is not None
     ]
 
     assert 2 == len(sizes)
@@ -347,7 +349,7 @@ def test_spilled_outputs_are_found_again(shared: Path) -> None:
 def test_a_compaction_keeps_the_tail(shared: Path) -> None:
     """D5: the summary, what was kept, and what was said after it."""
     session = only(shared, "compact_manual")
-    line = said(session)
+    line = sent_lines(session)
 
     assert "u This session is being continued" == line[0][:33]
     assert line.index("a It greets.") < line.index("u What did we do?")
@@ -364,19 +366,19 @@ def test_prompts_and_live_sessions_of_real_folders(shared: Path) -> None:
 
     assert ["Change VALUE to 42.", "!echo from bash mode"] == [typed[0], typed[2]]
     live = KNOWN["claude"].live(folder / "before_rewind")
-    assert [] == [one for one in live if one.pid == 210 and one.status is None]
+    assert [] == [running for running in live if running.pid == 210 and running.status is None]
 
 
 def test_hand_written_transcripts_read_as_the_client_read_them(shared: Path) -> None:
     """R4, R6, R10: what it resumed in full is read in full: 60 variants of one conversation."""
     folder = shared / "data/claude-code/v2.1.325/hand_written"
     results = {r["variant"]: r for r in json.loads((folder / "results.json").read_text())}
-    full = said(load(folder / "inputs" / "full.jsonl", KNOWN).graph)
+    full = sent_lines(load(folder / "inputs" / "full.jsonl", KNOWN).graph)
     taken = 0
     for path in sorted((folder / "inputs").glob("*.jsonl")):
-        told = results.get(path.stem, {})
-        if told.get("full_history") is True:
-            assert full == said(load(path, KNOWN).graph), path.stem
+        expected = results.get(path.stem, {})
+        if expected.get("full_history") is True:
+            assert full == sent_lines(load(path, KNOWN).graph), path.stem
             taken += 1
 
     assert 30 < taken

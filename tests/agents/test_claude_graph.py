@@ -14,11 +14,11 @@ from tests.agents.transcripts import (
     kinds,
     prompts,
     read,
-    said,
+    sent_lines,
+    session_of,
     states,
     text,
     usage,
-    whole,
     write,
 )
 from thence.format.derived_events import calls
@@ -37,7 +37,7 @@ def test_the_records_of_one_response_are_one_message(tmp_path: Path) -> None:
     log.reply([{"type": "thinking", "thinking": "hm", "signature": "s"}], id="m", stop="end_turn")
     log.reply([text("Yes.")], id="m", stop="end_turn")
 
-    assert ["u Go.", "a thinking", "a Yes."] == said(whole(tmp_path, log))
+    assert ["u Go.", "a thinking", "a Yes."] == sent_lines(session_of(tmp_path, log))
 
 
 def test_links_lead_through_what_nobody_said(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_links_lead_through_what_nobody_said(tmp_path: Path) -> None:
     log.add("system", subtype="turn_duration", durationMs=5)
     log.add("brand-new", whatever=1)
     log.say("Yes.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Go.", "a Yes."] == said(session)
+    assert ["u Go.", "a Yes."] == sent_lines(session)
     assert ["r2", "r3", "r4", "r5"] == states(session, State.INTERNAL)
     assert [] == session.graph.breaks
 
@@ -64,9 +64,9 @@ def test_several_roots_are_normal(tmp_path: Path) -> None:
     log.say("Yes.")
     log.user("Second.", parentUuid=None)
     log.say("Again.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Second.", "a Again."] == said(session)
+    assert ["u Second.", "a Again."] == sent_lines(session)
     assert [] == states(session, State.DEAD)
     assert ["r2", "r3", "r4", "r5"] == states(session, State.LIVE)
 
@@ -78,15 +78,15 @@ def test_a_compaction_keeps_what_it_says_it_keeps(tmp_path: Path) -> None:
     log.say("Answer one.")
     head = log.user("Two.")
     tail = log.say("Answer two.")
-    kept = {"headUuid": head, "anchorUuid": "sum", "tailUuid": tail}
-    log.boundary(compactMetadata={"trigger": "auto", "preTokens": 900, "preservedSegment": kept})
+    segment = {"headUuid": head, "anchorUuid": "sum", "tailUuid": tail}
+    log.boundary(compactMetadata={"trigger": "auto", "preTokens": 900, "preservedSegment": segment})
     log.user("What was said.", uuid="sum", isCompactSummary=True, isVisibleInTranscriptOnly=True)
     log.user("Three.")
     log.say("Answer three.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     expected = ["u What was said.", "u Two.", "a Answer two.", "u Three.", "a Answer three."]
-    assert expected == said(session)
+    assert expected == sent_lines(session)
     assert [("lifecycle", "system", "compacted (auto), 900 tokens")] == kinds(session, "r5")
     assert [] == states(session, State.DEAD)
 
@@ -97,13 +97,13 @@ def test_a_line_that_goes_on_inside_what_was_kept_has_the_summary_too(tmp_path: 
     log.user("One.")
     head = log.user("Two.")
     tail = log.say("Answer two.")
-    kept = {"headUuid": head, "anchorUuid": "sum", "tailUuid": tail}
-    log.boundary(compactMetadata={"preservedSegment": kept})
+    segment = {"headUuid": head, "anchorUuid": "sum", "tailUuid": tail}
+    log.boundary(compactMetadata={"preservedSegment": segment})
     log.user("What was said.", uuid="sum", isCompactSummary=True)
     log.user("Three.", parentUuid=tail)
 
     expected = ["u What was said.", "u Two.", "a Answer two.", "u Three."]
-    assert expected == said(whole(tmp_path, log))
+    assert expected == sent_lines(session_of(tmp_path, log))
 
 
 @pytest.mark.parametrize("before", [None, "nobody", 7])
@@ -115,7 +115,7 @@ def test_a_boundary_may_go_on_from_nothing(tmp_path: Path, before: Any) -> None:
     log.user("What was said.", isCompactSummary=True)
     log.user("New.")
 
-    assert ["u What was said.", "u New."] == said(whole(tmp_path, log))
+    assert ["u What was said.", "u New."] == sent_lines(session_of(tmp_path, log))
 
 
 def test_an_attachment_may_stand_between_boundary_and_summary(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_an_attachment_may_stand_between_boundary_and_summary(tmp_path: Path) ->
     log.user("What was said.")
     log.user("New.")
 
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u What was said.", "u New."] == said(session)
+    assert ["u What was said.", "u New."] == sent_lines(session)
     assert ["Old.", "New."] == prompts(session)
 
 
@@ -141,7 +141,7 @@ def test_a_summary_is_no_prompt_and_no_answer(tmp_path: Path, role: str) -> None
     log.boundary()
     log.add(role, message={"role": role, "content": [text("Sum.")]}, isCompactSummary=True)
     log.user("New.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert [("lifecycle", role, "Sum.")] == kinds(session, "r3")
     assert ["Old.", "New."] == prompts(session)
@@ -154,7 +154,7 @@ def test_records_replayed_by_a_compaction_are_billed_once(tmp_path: Path) -> Non
     log.reply([text("Yes.")], id="m", request="q", usage=usage(5), parentUuid=asked)
     log.reply([text("Yes.")], id="m", request="q", usage=usage(5), parentUuid=asked)
     log.user("Next.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert (15, 1) == (session.spent.own, session.spent.responses)
 
@@ -165,9 +165,9 @@ def test_a_dangling_parent_is_bridged_and_told(tmp_path: Path) -> None:
     log.user("One.")
     log.say("Answer.")
     log.user("Two.", parentUuid="nobody")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u One.", "a Answer.", "u Two."] == said(session)
+    assert ["u One.", "a Answer.", "u Two."] == sent_lines(session)
     assert [(2, "bridged", "nobody")] == [(b.at, b.what, b.wanted) for b in session.graph.breaks]
 
 
@@ -178,21 +178,21 @@ def test_cycles_are_cut(tmp_path: Path) -> None:
     log.user("Two.", uuid="b", parentUuid="a")
     log.user("Three.", uuid="c", parentUuid="c")
 
-    assert "u Three." in said(whole(tmp_path, log))
+    assert "u Three." in sent_lines(session_of(tmp_path, log))
 
 
 def test_parallel_results_hang_beside_the_line_and_belong_to_it(tmp_path: Path) -> None:
     """D11, D12: each result hangs off its own call; only the last one is continued."""
     log = Script()
     log.user("Go.")
-    one = log.reply([{"type": "tool_use", "id": "t1", "name": "A", "input": {}}], id="m")
+    first = log.reply([{"type": "tool_use", "id": "t1", "name": "A", "input": {}}], id="m")
     two = log.reply([{"type": "tool_use", "id": "t2", "name": "A", "input": {}}], id="m")
-    log.result("t1", parentUuid=one)
+    log.result("t1", parentUuid=first)
     log.result("t2", parentUuid=two)
     log.say("Both.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Go.", "a t1", "a t2", "u t1", "u t2", "a Both."] == said(session)
+    assert ["u Go.", "a t1", "a t2", "u t1", "u t2", "a Both."] == sent_lines(session)
     assert [] == states(session, State.DEAD)
 
 
@@ -206,9 +206,9 @@ def test_a_rewind_is_a_dead_branch(tmp_path: Path) -> None:
     log.user("Right.", parentUuid=before)
     log.note("last-prompt", leafUuid=ZERO, explicit=True)
     log.say("Good.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u One.", "a Answer one.", "u Right.", "a Good."] == said(session)
+    assert ["u One.", "a Answer one.", "u Right.", "a Good."] == sent_lines(session)
     assert ["r3", "r4"] == states(session, State.DEAD)
     assert 17 == session.spent.dead.total
 
@@ -221,7 +221,7 @@ def test_calls_are_paired_by_id_alone(tmp_path: Path) -> None:
     log.result("t1", "first")
     log.reply([{"type": "tool_use", "id": "t2", "name": "A", "input": {}}], id="m")
     log.result("t2", "second")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     paired = [(c.call.call, c.result and c.result.payload) for c in calls(session.events)]
     assert [("t1", "first"), ("t2", "second")] == paired
@@ -237,7 +237,7 @@ def test_the_leaf_that_the_client_names_is_the_end(tmp_path: Path) -> None:
     log.user("Later.", parentUuid=fork)
     log.note("last-prompt", leafUuid=named)
 
-    assert ["u One.", "a Answer.", "u Named.", "a Yes."] == said(whole(tmp_path, log))
+    assert ["u One.", "a Answer.", "u Named.", "a Yes."] == sent_lines(session_of(tmp_path, log))
 
 
 def test_a_leaf_that_is_named_late_or_early_loses_nothing(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_leaf_that_is_named_late_or_early_loses_nothing(tmp_path: Path) -> Non
     early.say("Answer.")
     early.user("Two.")
     for log in (late, early):
-        assert ["u One.", "a Answer.", "u Two."] == said(whole(tmp_path, log))
+        assert ["u One.", "a Answer.", "u Two."] == sent_lines(session_of(tmp_path, log))
 
 
 def test_of_a_doubled_record_the_one_with_a_parent_counts(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_of_a_doubled_record_the_one_with_a_parent_counts(tmp_path: Path) -> Non
     log.records.append({**log.records[-1], "parentUuid": "r1"})
     log.user("Two.", parentUuid="twice")
 
-    assert ["u One.", "a Answer.", "u Two."] == said(whole(tmp_path, log))
+    assert ["u One.", "a Answer.", "u Two."] == sent_lines(session_of(tmp_path, log))
 
 
 def test_a_checkpoint_takes_no_records_name(tmp_path: Path) -> None:
@@ -271,9 +271,9 @@ def test_a_checkpoint_takes_no_records_name(tmp_path: Path) -> None:
     log = Script()
     log.note("file-history-snapshot", messageId="r2", snapshot={"trackedFileBackups": {}})
     log.user("Go.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Go."] == said(session)
+    assert ["u Go."] == sent_lines(session)
     assert [State.INTERNAL, State.LIVE] == session.states
     assert "lifecycle" == session.events[0].kind
 
@@ -284,11 +284,11 @@ def test_the_file_names_the_session_whatever_its_records_say(tmp_path: Path) -> 
     log.user("Old.", sessionId=B)
     log.say("Answer.", sessionId=B)
     log.user("New.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert f"claude:{A}" == session.uid
     assert [("resume", B)] == [(edge.link, edge.session) for edge in session.edges]
-    assert ["u Old.", "a Answer.", "u New."] == said(session)
+    assert ["u Old.", "a Answer.", "u New."] == sent_lines(session)
 
 
 # -- lineage --------------------------------------------------------------------------------
@@ -303,22 +303,22 @@ def test_copies_of_a_fork_share_their_ids(tmp_path: Path) -> None:
     fork.records = [{**record, "sessionId": B} for record in parent.records]
     fork.user("Mine.", uuid="own", parentUuid="r2")
     write(tmp_path, parent, fork)
-    one, other = (read(tmp_path, session).graph for session in (A, B))
-    shared = {fact.copy_key or fact.node.id for fact in one.facts}
-    known = type(other)(other.uid, other.facts, replayed=shared)
+    original, copy = (read(tmp_path, session).graph for session in (A, B))
+    shared = {fact.copy_key or fact.node.id for fact in original.facts}
+    known = type(copy)(copy.uid, copy.facts, replayed=shared)
 
     assert ["r1", "r2"] == states(known, State.REPLAYED)
-    assert (15, 0) == (one.spent.own, known.spent.own)
-    assert ["u One.", "a Answer.", "u Mine."] == said(known)
-    assert {"m:q"} == {f.usage_key for f in (*one.facts, *other.facts) if f.usage is not None}
+    assert (15, 0) == (original.spent.own, known.spent.own)
+    assert ["u One.", "a Answer.", "u Mine."] == sent_lines(known)
+    assert {"m:q"} == {f.usage_key for f in (*original.facts, *copy.facts) if f.usage is not None}
 
 
 def test_what_has_no_id_is_never_a_copy(tmp_path: Path) -> None:
     """F3: notes without a uuid belong to the file they stand in, even when they look the same."""
-    one, other = Script(), Script(B)
-    one.note("mode", mode="plan", sessionId="s")
-    other.note("mode", mode="plan", sessionId="s")
-    names = [whole(tmp_path, log).facts[0].node.id for log in (one, other)]
+    first, second = Script(), Script(B)
+    first.note("mode", mode="plan", sessionId="s")
+    second.note("mode", mode="plan", sessionId="s")
+    names = [session_of(tmp_path, log).facts[0].node.id for log in (first, second)]
 
     assert all("#" in name for name in names)
 
@@ -328,8 +328,8 @@ def test_a_fork_without_a_word_of_its_own_is_all_copies(tmp_path: Path) -> None:
     parent, fork = Script(), Script(B)
     parent.user("One.")
     fork.user("One.")
-    session = whole(tmp_path, fork)
-    copies = {fact.node.id for fact in whole(tmp_path, parent).facts}
+    session = session_of(tmp_path, fork)
+    copies = {fact.node.id for fact in session_of(tmp_path, parent).facts}
     known = type(session)(session.uid, session.facts, replayed=copies)
 
     assert {State.REPLAYED} == set(known.states)
@@ -341,7 +341,7 @@ def test_branch_says_where_it_comes_from(tmp_path: Path) -> None:
     log.user("One.", forkedFrom={"sessionId": A, "messageUuid": "r1"})
     log.reply([text("Yes.")], usage=usage(5), forkedFrom={"sessionId": A, "messageUuid": "r2"})
     log.user("Mine.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert [("fork", A, "r2")] == [(e.link, e.session, e.event) for e in session.edges]
     assert [State.REPLAYED, State.REPLAYED, State.LIVE] == session.states
@@ -354,7 +354,7 @@ def test_summaries_name_records_of_any_session(tmp_path: Path) -> None:
     log.note("summary", summary="Another one", leafUuid="elsewhere")
     log.note("summary", summary="This one", leafUuid="r3")
     log.user("Go.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert {"elsewhere": "Another one", "r3": "This one"} == session.about["titles"]
     assert "This one" == session.title
@@ -364,7 +364,7 @@ def test_titles_by_precedence(tmp_path: Path) -> None:
     """F8, R8: given, made up, summed up, first prompt; the last of each, an empty one clears."""
     log = Script()
     log.user("Fix it")
-    seen = [whole(tmp_path, log).title]
+    seen = [session_of(tmp_path, log).title]
     for kind, fields in (
         ("summary", {"summary": "Summed", "leafUuid": "r1"}),
         ("ai-title", {"aiTitle": "Made"}),
@@ -373,6 +373,6 @@ def test_titles_by_precedence(tmp_path: Path) -> None:
         ("custom-title", {"customTitle": ""}),
     ):
         log.note(kind, **fields)
-        seen.append(whole(tmp_path, log).title)
+        seen.append(session_of(tmp_path, log).title)
 
     assert ["Fix it", "Summed", "Made", "Made anew", "Mine", "Made anew"] == seen

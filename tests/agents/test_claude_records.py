@@ -17,9 +17,9 @@ from tests.agents.transcripts import (
     lines,
     prompts,
     read,
-    said,
+    sent_lines,
+    session_of,
     text,
-    whole,
     write,
 )
 from tests.format.messages_api import PNG
@@ -43,10 +43,10 @@ def test_several_blocks_in_one_record_are_several_events(tmp_path: Path) -> None
     log.user("Go.")
     log.reply([text("Reading."), call], stop="tool_use")
     log.result("t")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["assistant_msg", "tool_call"] == [kind for kind, _, _ in kinds(session, "r2")]
-    assert ["u Go.", "a Reading.", "a t", "u t"] == said(session)
+    assert ["u Go.", "a Reading.", "a t", "u t"] == sent_lines(session)
 
 
 def test_a_queued_prompt_in_the_chain_is_a_prompt(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_a_queued_prompt_in_the_chain_is_a_prompt(tmp_path: Path) -> None:
     log.add("attachment", attachment={**prompt, "commandMode": "prompt"})
     log.say("Both.")
     log.add("attachment", attachment={"type": "date"})
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["Go.", "", "Also this."] == prompts(session)
-    assert "u Also this." in said(session)
+    assert "u Also this." in sent_lines(session)
     assert 2 == session.session().cost.turns
 
 
@@ -77,10 +77,10 @@ def test_a_queued_prompt_without_an_id_stands_beside_the_line(tmp_path: Path) ->
     notice = "<task-notification>\n<task-id>a</task-id></task-notification>"
     log.note("attachment", attachment={"type": "queued_command", "prompt": notice})
     log.say("Yes.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["Go.", "Also this."] == prompts(session)
-    assert ["u Go.", "a Yes."] == said(session)
+    assert ["u Go.", "a Yes."] == sent_lines(session)
 
 
 def test_a_queued_prompt_of_a_client_without_attachments_is_told_once(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_queued_prompt_of_a_client_without_attachments_is_told_once(tmp_path: 
     log.note("queue-operation", operation="enqueue", content="Also this.")
     log.note("queue-operation", operation="remove")
     log.say("Both.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["Go.", "Also this."] == prompts(session)
 
@@ -104,10 +104,10 @@ def test_injected_records_are_no_prompts(tmp_path: Path) -> None:
     log.user("Done", origin={"kind": "task-notification"})
     log.user("From the system", promptSource="system")
     log.user("Mine", origin={"kind": "human"}, promptSource="typed")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["Mine"] == prompts(session)
-    assert ["u Skill body", "u Done", "u From the system", "u Mine"] == said(session)
+    assert ["u Skill body", "u Done", "u From the system", "u Mine"] == sent_lines(session)
 
 
 def test_blocks_in_front_of_a_prompt_stay_in_its_payload(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_blocks_in_front_of_a_prompt_stay_in_its_payload(tmp_path: Path) -> None
     log = Script()
     log.user(full)
     log.user([text("<ide_opened_file>/a</ide_opened_file>"), text("And this")])
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["Fix it", "And this"] == prompts(session)
-    assert [f"u {full}"] == said(session)[:1]
+    assert [f"u {full}"] == sent_lines(session)[:1]
     assert 2 == session.session().cost.turns
 
 
@@ -128,10 +128,10 @@ def test_what_a_local_command_printed_goes_out_as_the_users(tmp_path: Path) -> N
     log = Script()
     log.user("Go.")
     log.add("system", subtype="local_command", content="<command-name>/cost</command-name>")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert [("lifecycle", "user", "/cost")] == kinds(session, "r2")
-    assert ["u Go.", "u <command-name>/cost</command-name>"] == said(session)
+    assert ["u Go.", "u <command-name>/cost</command-name>"] == sent_lines(session)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_sessions_of_machines_are_marked(
     log = Script()
     log.user(content, **fields)
 
-    assert expected == whole(tmp_path, log).about.get("automated")
+    assert expected == session_of(tmp_path, log).about.get("automated")
 
 
 def test_a_structured_result_keeps_what_its_text_does_not_say(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_structured_result_keeps_what_its_text_does_not_say(tmp_path: Path) ->
     log.call("t")
     result = {"stdout": "hello", "stderr": "", "interrupted": False, "returnCodeInterpretation": 1}
     log.result("t", "hello", toolUseResult=result)
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
     detail = session.events[-1]
 
     assert ("lifecycle", "system", "t") == (detail.kind, detail.role, detail.call)
@@ -177,7 +177,7 @@ def test_false_null_and_no_error_differ(
     log = Script()
     log.call("t", "Read", file_path="/a")
     log.result("t", "Error: this is a file about errors", wrong=wrong)
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
     block = readout_of(session).messages().messages[-1]["content"][0]
 
     assert [failed] == [e.failed for e in session.events if e.kind == "tool_result"]
@@ -192,7 +192,7 @@ def test_pictures_and_other_blocks_are_kept(tmp_path: Path) -> None:
     log.user([picture, text("What is it? [Image #3]")], imagePasteIds=[3])
     log.reply([{"type": "redacted_thinking", "data": "x"}], stop="end_turn")
     log.reply([{"type": "fallback", "name": "x"}], stop="end_turn")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
     sent = [b for m in readout_of(session).messages().messages for b in m["content"]]
 
     assert ["image", "text", "redacted_thinking", "text"] == [b["type"] for b in sent]
@@ -213,7 +213,7 @@ def test_a_picture_that_a_result_holds_twice_is_kept_once(tmp_path: Path) -> Non
     log.call("t2", "Read", file_path="/a")
     file = {"filePath": "/a", "content": body, "numLines": 30}
     log.result("t2", numbered, toolUseResult={"type": "text", "file": file})
-    details = [e.payload for e in whole(tmp_path, log).events if e.summary == "details"]
+    details = [e.payload for e in session_of(tmp_path, log).events if e.summary == "details"]
 
     assert [{"type": "image"}, {"type": "text", "file": {"filePath": "/a", "numLines": 30}}] == (
         details
@@ -229,18 +229,18 @@ def test_inline_subagents_have_channels_of_their_own(tmp_path: Path) -> None:
     log.user("Go.")
     log.call("t1", "Task", description="One", prompt="Count.")
     log.call("t2", "Task", description="Two", prompt="List.")
-    one = log.user("Count.", isSidechain=True, parentUuid=None)
-    two = log.user("List.", isSidechain=True, parentUuid=None)
-    log.say("3", isSidechain=True, parentUuid=one)
-    log.say("a, b", isSidechain=True, parentUuid=two)
+    first = log.user("Count.", isSidechain=True, parentUuid=None)
+    second = log.user("List.", isSidechain=True, parentUuid=None)
+    log.say("3", isSidechain=True, parentUuid=first)
+    log.say("a, b", isSidechain=True, parentUuid=second)
     log.result("t1", "3", parentUuid="r3")
     log.result("t2", "a, b")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
     channels = [event.channel for event in session.events if event.is_sidechain]
 
-    assert [f"agent:{one}", f"agent:{two}"] * 2 == channels
-    assert ("t1", "t2") == (session.about[f"agent:{one}"], session.about[f"agent:{two}"])
-    assert ["u Go.", "a t1", "a t2", "u t1", "u t2"] == said(session)
+    assert [f"agent:{first}", f"agent:{second}"] * 2 == channels
+    assert ("t1", "t2") == (session.about[f"agent:{first}"], session.about[f"agent:{second}"])
+    assert ["u Go.", "a t1", "a t2", "u t1", "u t2"] == sent_lines(session)
     assert 1 == session.session().cost.turns
 
 
@@ -255,7 +255,7 @@ def test_the_call_of_a_subagent_is_told_in_many_ways(tmp_path: Path) -> None:
     notice = "<task-notification>\n<task-id>a4</task-id>\n<tool-use-id>t4</tool-use-id>"
     log.user(notice)
     log.note("queue-operation", operation="enqueue", content=notice.replace("4", "5"))
-    about = whole(tmp_path, log).about
+    about = session_of(tmp_path, log).about
 
     assert ["t1", "t2", "t3", "t4", "t5"] == [about[f"agent:a{n}"] for n in range(1, 6)]
 
@@ -266,7 +266,7 @@ def test_progress_is_cheap_and_repeats_nothing(tmp_path: Path) -> None:
     log.call("t")
     data = {"type": "bash_progress", "fullOutput": "x" * 9999, "elapsedTimeSeconds": 3}
     log.add("progress", data=data, parentToolUseID="t")
-    event = whole(tmp_path, log).events[-1]
+    event = session_of(tmp_path, log).events[-1]
 
     assert {"type": "bash_progress", "elapsedTimeSeconds": 3} == event.payload
     assert ("t", State.INTERNAL) == (event.call, event.state)
@@ -279,7 +279,7 @@ def test_a_background_agents_answer_is_shown_once(tmp_path: Path) -> None:
     stub = {"isAsync": True, "status": "async_launched", "agentId": "a1"}
     log.result("t", "Async agent launched", toolUseResult=stub)
     log.user("<task-notification><task-id>a1</task-id><result>42</result></task-notification>")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert 1 == sum("42" in str(e.payload) for e in session.events)
     assert [] == prompts(session)
@@ -292,14 +292,14 @@ def test_the_last_record_tells_where_the_turn_stands(tmp_path: Path) -> None:
     """A1: an end is an end; a call without a result is open, and no log says why."""
     log = Script()
     log.user("Go.")
-    seen = [whole(tmp_path, log).turn().state]
+    seen = [session_of(tmp_path, log).turn().state]
     log.call("t")
-    seen.append(whole(tmp_path, log).turn().state)
+    seen.append(session_of(tmp_path, log).turn().state)
     log.result("t")
     log.reply([text("Done.")])
-    seen.append(whole(tmp_path, log).turn().state)
+    seen.append(session_of(tmp_path, log).turn().state)
     log.user("[Request interrupted by user]")
-    seen.append(whole(tmp_path, log).turn().state)
+    seen.append(session_of(tmp_path, log).turn().state)
 
     assert [TurnState.RUNNING] * 2 + [TurnState.DONE, TurnState.INTERRUPTED] == seen
 
@@ -323,7 +323,7 @@ def test_permissions_are_history(tmp_path: Path) -> None:
     log.note("permission-mode", permissionMode="bypassPermissions")
     log.note("mode", mode="plan")
     log.user("Go.", permissionMode="bypassPermissions")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert [State.INTERNAL, State.INTERNAL, State.LIVE] == session.states
     assert {"cwd", "git_branch", "version"} == set(session.about)
@@ -337,7 +337,7 @@ def test_a_resumed_client_answers_for_what_was_killed(tmp_path: Path) -> None:
     lost = "[Tool call interrupted: the session ended before this call's result was recorded.]"
     log.result("t", lost, wrong=True, toolDenialKind="interrupted")
     log.reply([text("No response requested.")], model="<synthetic>")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert session.graph.nodes[2].flags & Is.SYNTHETIC
     assert TurnState.INTERRUPTED == session.turn().state
@@ -352,7 +352,7 @@ def test_unknown_records_are_kept_whole(tmp_path: Path) -> None:
     log = Script()
     log.note("brand-new", value=[1, {"a": None}])
     log.records.append({"silly": 1})
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert ["brand-new", "(none)"] == [event.native_type for event in session.events]
     assert [{"value": [1, {"a": None}]}, {"silly": 1}] == [e.payload for e in session.events]
@@ -383,7 +383,7 @@ def test_a_log_without_links_is_a_line(tmp_path: Path) -> None:
     log.note("assistant", message={"role": "assistant", "content": [text("Answer.")]})
     log.note("user", message={"role": "user", "content": "Two."})
 
-    assert ["u One.", "a Answer.", "u Two."] == said(whole(tmp_path, log))
+    assert ["u One.", "a Answer.", "u Two."] == sent_lines(session_of(tmp_path, log))
 
 
 JSONS = st.sampled_from(
@@ -425,18 +425,18 @@ def test_no_record_of_any_shape_raises_or_vanishes(records: list[dict[str, Any]]
     """R4, R6: whatever stands in a field; each record is an event, read in one go or in pieces."""
     path = Path("/nowhere")
     source = alone(path)
-    found = [f for f in objects(lines(records)) if isinstance(f, RawRecord)]
+    raw_records = [f for f in objects(lines(records)) if isinstance(f, RawRecord)]
     log = ClaudeLog(source, source.files[0], Mark(0, 0, 0, 0))
-    once = [fact for one in found for fact in log.facts(one)]
+    once = [fact for record in raw_records for fact in log.facts(record)]
     pieces: list[Fact] = []
     carry = None
-    for one in found:
+    for record in raw_records:
         part = ClaudeLog(source, source.files[0], Mark(0, 0, 0, 0, carry=carry))
-        pieces += part.facts(one)
+        pieces += part.facts(record)
         carry = part.carry()
 
     assert once == pieces
-    assert len(found) == len({fact.line for fact in once if fact.blocks})
+    assert len(raw_records) == len({fact.line for fact in once if fact.blocks})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.transcripts import PROJECT, A, B, Script, found, read, said, text, usage, write
+from tests.agents.transcripts import (
+    PROJECT,
+    A,
+    B,
+    Script,
+    read,
+    sent_lines,
+    sources,
+    text,
+    usage,
+    write,
+)
 from thence.agents import Source
 from thence.agents.claude.reader import Claude
 from thence.agents.claude.sources import HEAD_BYTES, is_claudes
@@ -37,7 +48,7 @@ def test_sessions_lie_in_the_folders_of_their_projects(tmp_path: Path) -> None:
     write(tmp_path, talk(A))
     write(tmp_path, talk(B, cwd="/a.b c_d"), project="-a-b-c-d")
 
-    assert {A, B} == set(found(tmp_path))
+    assert {A, B} == set(sources(tmp_path))
     assert "/a.b c_d" == read(tmp_path, B).graph.about["cwd"]
 
 
@@ -53,7 +64,7 @@ def test_the_desktop_apps_projects_lie_deep(tmp_path: Path) -> None:
     write(tmp_path / "x" / "y" / "z", talk(A))
     write(tmp_path / "x" / "w", talk(B))
 
-    assert {A, B} == set(found(tmp_path))
+    assert {A, B} == set(sources(tmp_path))
 
 
 def test_a_session_has_files_beside_its_transcript(tmp_path: Path) -> None:
@@ -87,7 +98,7 @@ def test_a_session_has_files_beside_its_transcript(tmp_path: Path) -> None:
         about["workflow:run1"],
         about["title:custom"],
     )
-    assert ["u Go.", "a Done."] == said(session.graph)
+    assert ["u Go.", "a Done."] == sent_lines(session.graph)
 
 
 def test_subagents_of_the_older_kind_lie_beside_the_sessions(tmp_path: Path) -> None:
@@ -97,10 +108,10 @@ def test_subagents_of_the_older_kind_lie_beside_the_sessions(tmp_path: Path) -> 
         (folder / f"agent-{agent}.jsonl").write_bytes(side(agent, session).data)
 
     assert [("main", "main"), ("side/a1", "agent:a1"), ("side/a2", "agent:a2")] == (
-        keys(found(tmp_path)[A])
+        keys(sources(tmp_path)[A])
     )
     for path in (folder / f"{A}.jsonl", folder / "agent-a2.jsonl"):
-        assert keys(found(tmp_path)[A]) == keys(Claude().at(path))
+        assert keys(sources(tmp_path)[A]) == keys(Claude().at(path))
 
 
 def test_a_subagent_without_its_session_still_belongs_to_it(tmp_path: Path) -> None:
@@ -110,7 +121,7 @@ def test_a_subagent_without_its_session_still_belongs_to_it(tmp_path: Path) -> N
     (folder / B / "subagents").mkdir(parents=True)
     (folder / B / "subagents" / "agent-b1.jsonl").write_bytes(side("b1", B).data)
 
-    assert {A, B} == set(found(tmp_path))
+    assert {A, B} == set(sources(tmp_path))
     assert (A, B) == tuple(
         (Claude().at(path) or Source("", "", ())).session
         for path in (folder / "agent-a1.jsonl", folder / B / "subagents" / "agent-b1.jsonl")
@@ -140,7 +151,7 @@ def test_a_session_in_two_projects_is_one(tmp_path: Path) -> None:
     session = read(tmp_path)
 
     assert [("main", "main"), ("main@-other", "main")] == keys(session.source)
-    assert ["u Go.", "a Done.", "a Bill.", "u More."] == said(session.graph)
+    assert ["u Go.", "a Done.", "a Bill.", "u More."] == sent_lines(session.graph)
     assert (15, 4) == (session.graph.spent.own, len(session.graph.events))
 
 
@@ -154,7 +165,7 @@ def test_links_are_not_followed(tmp_path: Path, linked: str) -> None:
     else:
         (home.parent / "linked").symlink_to(elsewhere)
 
-    assert {B} == set(found(tmp_path / "home"))
+    assert {B} == set(sources(tmp_path / "home"))
     assert linked == "folder" or Claude().at(home / f"{A}.jsonl") is None
 
 
@@ -226,7 +237,7 @@ def test_the_folder_of_a_session_is_the_session(tmp_path: Path) -> None:
     agents.mkdir(parents=True)
     (agents / "agent-a1.jsonl").write_bytes(side("a1").data)
     (agents / "agent-a1.meta.json").write_text("{}")
-    expected = keys(found(tmp_path)[A])
+    expected = keys(sources(tmp_path)[A])
 
     for path in (folder / A, agents / "agent-a1.jsonl", agents / "agent-a1.meta.json"):
         assert expected == keys(Claude().at(path))

@@ -45,28 +45,28 @@ PROMPTS = (
 )
 
 
-@pytest.mark.parametrize("said", HARNESS)
-def test_what_the_harness_says_is_no_prompt(said: str) -> None:
+@pytest.mark.parametrize("text", HARNESS)
+def test_what_the_harness_says_is_no_prompt(text: str) -> None:
     """T5: each of the known forms."""
-    assert texts.prompt(said) is None
+    assert texts.prompt(text) is None
 
 
-@pytest.mark.parametrize(("said", "expected"), PROMPTS)
-def test_a_prompt_is_what_a_human_said(said: str, expected: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), PROMPTS)
+def test_a_prompt_is_what_a_human_said(text: str, expected: str) -> None:
     """T5: blocks in front are taken off, and nothing else."""
-    assert expected == texts.prompt(said)
+    assert expected == texts.prompt(text)
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [("<command-name>/compact</command-name>\n<command-args>keep names</command-args>",
       "/compact keep names"),
      ("<command-message>x</command-message><command-name>/init</command-name>", "/init"),
      ("Fix <command-name", None)],
 )  # fmt: skip
-def test_commands_read_as_they_were_typed(said: str, expected: str | None) -> None:
+def test_commands_read_as_they_were_typed(text: str, expected: str | None) -> None:
     """T5: a slash command and its arguments."""
-    assert expected == texts.command_line(said)
+    assert expected == texts.command_line(text)
 
 
 @pytest.mark.parametrize(
@@ -100,22 +100,22 @@ def test_details_are_what_the_result_does_not_say(result: Any, content: Any, exp
 
 def test_agents_are_named_at_the_end_of_a_result() -> None:
     """S2: the last blocks, or the end of the text."""
-    said = [
+    content = [
         {"type": "text", "text": "agentId: early"},
         7,
         {"type": "text", "text": "agentId: a1 (x"},
     ]
 
-    assert "a1" == texts.agent_named(said)
+    assert "a1" == texts.agent_named(content)
     assert "a2" == texts.agent_named("x" * 9999 + " agentId: a2")
     assert texts.agent_named("agentId: a3" + "x" * 9999) is None
     assert texts.agent_named(None) is None
 
 
 @given(st.text() | st.sampled_from(HARNESS), st.text())
-def test_nothing_raises_on_any_text(said: str, more: str) -> None:
+def test_nothing_raises_on_any_text(start: str, more: str) -> None:
     """R6: pieces of the known forms, put together anyhow."""
-    for text in (said + more, more + said, said[:-3] + more):
+    for text in (start + more, more + start, start[:-3] + more):
         texts.prompt(text)
         texts.note(text)
         texts.parse_notification(text)

@@ -12,10 +12,10 @@ from tests.agents.transcripts import (
     Script,
     kinds,
     read,
-    said,
+    sent_lines,
+    session_of,
     text,
     usage,
-    whole,
     write,
 )
 from thence.format.records import Usage
@@ -31,7 +31,7 @@ def test_the_record_with_the_highest_output_counts_whole(tmp_path: Path) -> None
     log.reply([text("a")], id="m", request="q", usage=usage(1, cache_read_input_tokens=9))
     log.reply([text("b")], id="m", request="q", usage=usage(30, cache_read_input_tokens=7))
     log.reply([text("c")], id="m", request="q", usage=usage(2, cache_read_input_tokens=9))
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert Usage(10, 30, 0, 7) == session.spent.live
 
@@ -44,7 +44,7 @@ def test_without_a_request_the_message_is_the_key(tmp_path: Path) -> None:
     log.reply([text("b")], id="m", usage=usage(5))
     log.reply([text("c")], id="", usage=usage(1))
     log.reply([text("d")], id="", usage=usage(1))
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert 15 + 2 * 11 == session.spent.own
 
@@ -71,7 +71,7 @@ def test_a_tie_goes_to_the_first_written(tmp_path: Path) -> None:
     log.user("Go.")
     log.reply([text("a")], id="m", usage=usage(5))
     log.reply([text("b")], id="m", usage=usage(5))
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
     turned = type(session)(session.uid, session.facts[::-1])
 
     assert session.spent == turned.spent
@@ -85,10 +85,10 @@ def test_what_the_client_wrote_itself_costs_nothing(tmp_path: Path) -> None:
     log.reply([text("No response requested.")], model="<synthetic>", usage=usage(9))
     log.user("Again.")
     log.reply([text("API Error: 529")], usage=usage(9), isApiErrorMessage=True)
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert 0 == session.spent.own
-    assert ["u Go.", "a No response requested.", "u Again."] == said(session)
+    assert ["u Go.", "a No response requested.", "u Again."] == sent_lines(session)
     assert [("error", "system", "API Error: 529")] == kinds(session, "r4")
     assert TurnState.INTERRUPTED == session.turn().state
 
@@ -98,7 +98,7 @@ def test_hour_long_cache_writes_are_told_apart(tmp_path: Path) -> None:
     log = Script()
     parts = {"ephemeral_5m_input_tokens": 40, "ephemeral_1h_input_tokens": 60}
     log.reply([text("a")], usage=usage(5, cache_creation_input_tokens=100, cache_creation=parts))
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert Usage(10, 5, 100, 0, 60) == session.spent.live
     assert 115 == session.spent.own
@@ -111,7 +111,7 @@ def test_web_searches_are_counted_where_they_are_told(tmp_path: Path) -> None:
     result = {"query": "x", "results": ["y"], "durationSeconds": 1.5, "searchCount": 3}
     log.result("t", "found", toolUseResult=result)
     log.reply([text("a")], usage=usage(5, server_tool_use={"web_search_requests": 2}))
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert 5 == session.spent.live.web_searches
     assert (15, 1) == (session.spent.own, session.spent.responses)
@@ -126,7 +126,7 @@ def test_requests_that_leave_no_bill_make_the_total_a_lower_bound(tmp_path: Path
     log.user("Go.")
     log.reply([text("Half")], isAbortedMidStream=True)
     log.boundary()
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert 3 == len(session.unbilled)
 
@@ -145,16 +145,16 @@ def test_a_subagents_spend_is_the_sessions_but_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("fields", "expected"),
     [({"service_tier": "standard"}, None), ({"service_tier": "batch"}, "batch"),
      ({"service_tier": "standard", "speed": "fast"}, "fast"), ({"service_tier": None}, None)],
 )  # fmt: skip
-def test_an_unusual_rate_is_kept(tmp_path: Path, told: Any, expected: str | None) -> None:
+def test_an_unusual_rate_is_kept(tmp_path: Path, fields: Any, expected: str | None) -> None:
     """U13: speed and tier change the price."""
     log = Script()
-    log.reply([text("a")], usage=usage(5, **told))
+    log.reply([text("a")], usage=usage(5, **fields))
 
-    assert [expected] == [event.tier for event in whole(tmp_path, log).events]
+    assert [expected] == [event.tier for event in session_of(tmp_path, log).events]
 
 
 def test_costs_that_old_clients_wrote_are_kept(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_costs_that_old_clients_wrote_are_kept(tmp_path: Path) -> None:
     log.reply([text("a")], usage=usage(5), costUSD=0.25)
     log.note("cost-state", totalCostUSD=0.5)
     log.note("cost-state", totalCostUSD=0.75)
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
     assert [0.25] == [e.cost_usd for e in session.events if e.cost_usd is not None]
     assert 0.75 == session.about["status:cost_usd"]
@@ -175,4 +175,4 @@ def test_odd_token_counts_are_read_or_count_as_nothing(tmp_path: Path, odd: Any)
     log = Script()
     log.reply([text("a")], usage={"input_tokens": odd, "output_tokens": 1})
 
-    assert (13 if odd in ("12", 12.0) else 1) == whole(tmp_path, log).spent.own
+    assert (13 if odd in ("12", 12.0) else 1) == session_of(tmp_path, log).spent.own

@@ -15,7 +15,7 @@ from tests.agents.agents import (
     outcomes,
     prompts_of,
     read_by_steps,
-    wholes,
+    sessions_of,
     write_all,
     write_document,
 )
@@ -32,7 +32,7 @@ AGENT = "agent_1777888805000_klmnop"
 KNOWN = {"cline": Cline()}
 
 
-def said(number: int, role: str, *content: Any, **more: Any) -> dict[str, Any]:
+def message(number: int, role: str, *content: Any, **more: Any) -> dict[str, Any]:
     """A message."""
     ts = 1777888800000 + 1000 * number
     return {"id": f"msg_{number:08}", "role": role, "content": list(content), "ts": ts, **more}
@@ -41,14 +41,14 @@ def said(number: int, role: str, *content: Any, **more: Any) -> dict[str, Any]:
 def asked(number: int, line: str) -> dict[str, Any]:
     """A prompt."""
     part = {"type": "text", "text": f'<user_input mode="act">{line}</user_input>'}
-    return said(number, "user", part)
+    return message(number, "user", part)
 
 
-def replied(number: int, given: int, output: int, *content: Any) -> dict[str, Any]:
+def replied(number: int, input_tokens: int, output: int, *content: Any) -> dict[str, Any]:
     """An answer and its bill: a hundred of it from the cache."""
-    counts = {"inputTokens": given, "outputTokens": output, "cacheReadTokens": 100}
+    counts = {"inputTokens": input_tokens, "outputTokens": output, "cacheReadTokens": 100}
     model = {"id": "mock-1", "provider": "p"}
-    return said(number, "assistant", *content, modelInfo=model, metrics=counts)
+    return message(number, "assistant", *content, modelInfo=model, metrics=counts)
 
 
 def text(line: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def call(name: str, tool: str, **arguments: Any) -> dict[str, Any]:
 def gave(number: int, name: str, tool: str, content: Any) -> dict[str, Any]:
     """The result of a call."""
     part = {"type": "tool_result", "tool_use_id": name, "name": tool, "content": content}
-    return said(number, "user", part)
+    return message(number, "user", part)
 
 
 FAILED = [
@@ -113,7 +113,7 @@ def write(root: Path) -> Iterator[None]:
     put(root, SESSION, "running", *TALK[:2])
     yield
     put(root, SESSION, "running", *TALK[:4])
-    child = [said(6, "user", text("Count")), replied(7, 500, 5, text("Two."))]
+    child = [message(6, "user", text("Count")), replied(7, 500, 5, text("Two."))]
     side = path_of(root, SESSION).with_name(f"{AGENT}.messages.json")
     for number in (1, 2):
         write_document(side, {"agent": "subagent", "messages": child[:number]})
@@ -133,45 +133,45 @@ def write(root: Path) -> Iterator[None]:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact; nothing is a lower bound."""
     home = shared / "data" / "agents" / "cline" / scenario
-    (whole,) = wholes(Cline(), home / "home/.cline").values()
+    (graph,) = sessions_of(Cline(), home / "home/.cline").values()
 
     assert billed(home) == counted(Cline(), home / "home/.cline")
-    assert [] == whole.unbilled
-    session = whole.session()
+    assert [] == graph.unbilled
+    session = graph.session()
     assert ("/home/dev/demo", "main", "mock-1") == (session.cwd, session.git_branch, session.model)
-    assert "3.0.65" == whole.about["version"]
+    assert "3.0.65" == graph.about["version"]
 
 
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """By the task that it was given; its document is a channel."""
     home = shared / "data" / "agents" / "cline" / "subagent" / "home/.cline"
-    (whole,) = wholes(Cline(), home).values()
+    (session,) = sessions_of(Cline(), home).values()
 
-    (channel,) = {event.channel for event in whole.events} - {"main"}
-    assert "call_1_0" == whole.about[channel]
+    (channel,) = {event.channel for event in session.events} - {"main"}
+    assert "call_1_0" == session.about[channel]
 
 
 def test_a_real_kill_is_told_by_the_client_later(shared: Path) -> None:
     """The call is open; the next process of the client says that the session failed."""
     home = shared / "data" / "agents" / "cline" / "killed"
-    (killed,) = wholes(Cline(), home / "at-kill/.cline").values()
-    (whole,) = wholes(Cline(), home / "home/.cline").values()
+    (killed,) = sessions_of(Cline(), home / "at-kill/.cline").values()
+    (session,) = sessions_of(Cline(), home / "home/.cline").values()
 
-    assert [("run_commands", False, False, None)] == outcomes(whole)
-    assert ("running", "interrupted") == (str(killed.turn().state), str(whole.turn().state))
+    assert [("run_commands", False, False, None)] == outcomes(session)
+    assert ("running", "interrupted") == (str(killed.turn().state), str(session.turn().state))
 
 
 def test_a_failed_command_has_its_exit_code(shared: Path) -> None:
     """It stands in the text of one of several commands."""
     home = shared / "data" / "agents" / "cline" / "tools" / "home/.cline"
-    (whole,) = wholes(Cline(), home).values()
+    (session,) = sessions_of(Cline(), home).values()
 
     assert [
         ("read_files", True, False, None),
         ("run_commands", True, True, 1),
         ("editor", True, False, None),
         ("run_commands", True, False, None),
-    ] == outcomes(whole)
+    ] == outcomes(session)
 
 
 @pytest.mark.sampled
@@ -185,31 +185,33 @@ def test_the_adapter_suite_passes(check: str) -> None:
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls, the title, the rewound turn, a subagent, and bills once over copies."""
-    whole, restored = read_by_steps(Cline(), tmp_path, write(tmp_path)).values()
+    session, restored = read_by_steps(Cline(), tmp_path, write(tmp_path)).values()
 
-    assert [("run_commands", True, True, 2), ("spawn_agent", True, False, None)] == outcomes(whole)
-    assert ("Mending", "done") == (whole.title, str(whole.turn().state))
-    assert (1030 + 1120 + 1210 + 1407, 1305, 505) == tuple(
-        part.total for part in (whole.spent.live, whole.spent.dead, whole.spent.side)
+    assert [("run_commands", True, True, 2), ("spawn_agent", True, False, None)] == outcomes(
+        session
     )
-    assert [("Mend it", "live"), ("Go on", "live"), ("Try this", "dead")] == prompts_of(whole)
-    assert "c2" == whole.about[f"agent:{AGENT}"]
-    assert "Two." in [event.summary for event in whole.events if event.tool == "spawn_agent"]
+    assert ("Mending", "done") == (session.title, str(session.turn().state))
+    assert (1030 + 1120 + 1210 + 1407, 1305, 505) == tuple(
+        part.total for part in (session.spent.live, session.spent.dead, session.spent.side)
+    )
+    assert [("Mend it", "live"), ("Go on", "live"), ("Try this", "dead")] == prompts_of(session)
+    assert "c2" == session.about[f"agent:{AGENT}"]
+    assert "Two." in [event.summary for event in session.events if event.tool == "spawn_agent"]
     assert 2009 == restored.spent.own
     assert [("Mend it", "replayed"), ("Another way", "live")] == prompts_of(restored)
 
 
 def test_a_step_is_stored_once(tmp_path: Path) -> None:
     """The document is written anew with all messages; only new ones are facts."""
-    cursor, told = None, []
+    cursor, types = None, []
     for number in range(1, len(TALK) + 1):
         put(tmp_path, SESSION, "running", *TALK[:number])
         (source,) = Cline().find(tmp_path)
         batch = Cline().read(source, cursor)
         cursor = batch.cursor
-        told.append([fact.type for fact in batch.events if fact.blocks])
+        types.append([fact.type for fact in batch.events if fact.blocks])
 
-    assert [["user"], ["assistant"]] * 3 == told
+    assert [["user"], ["assistant"]] * 3 == types
 
 
 def test_a_message_that_is_changed_in_place_stays(tmp_path: Path) -> None:
@@ -221,18 +223,21 @@ def test_a_message_that_is_changed_in_place_stays(tmp_path: Path) -> None:
             put(tmp_path, SESSION, "running", TALK[0], second)
             yield
 
-    (whole,) = read_by_steps(Cline(), tmp_path, steps()).values()
+    (session,) = read_by_steps(Cline(), tmp_path, steps()).values()
 
-    states = {event.kind: (str(event.state), event.why) for event in whole.events}
+    states = {event.kind: (str(event.state), event.why) for event in session.events}
     assert ("dead", "rewritten") == states["tool_call"]
     assert ("live", None) == states["assistant_msg"]
-    assert 1030 == whole.spent.own
+    assert 1030 == session.spent.own
 
 
 def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
     """It is in a document of its own; its request is in none, and the total a lower bound."""
     more = [asked(20, "Go on"), replied(21, 1400, 7, text("Yes."))]
-    summary = {"source_message_count": len(TALK), "messages": [said(19, "user", text("Mended."))]}
+    summary = {
+        "source_message_count": len(TALK),
+        "messages": [message(19, "user", text("Mended."))],
+    }
 
     def steps() -> Iterator[None]:
         put(tmp_path, SESSION, "running", *TALK)
@@ -242,15 +247,15 @@ def test_after_a_compaction_the_model_sees_the_summary(tmp_path: Path) -> None:
         put(tmp_path, SESSION, "running", *TALK, *more)
         yield
 
-    (whole,) = read_by_steps(Cline(), tmp_path, steps()).values()
+    (session,) = read_by_steps(Cline(), tmp_path, steps()).values()
     loaded = load(path_of(tmp_path, SESSION), KNOWN).graph
 
-    texts = [part["text"] for m in readout_of(whole).messages().messages for part in m["content"]]
+    texts = [part["text"] for m in readout_of(session).messages().messages for part in m["content"]]
     assert ["Mended.", "Go on", "Yes."] == [
         line.removeprefix('<user_input mode="act">').removesuffix("</user_input>") for line in texts
     ]
-    assert 1 == len(whole.unbilled)
-    assert [e.event_id for e in loaded.events] == [e.event_id for e in whole.events]
+    assert 1 == len(session.unbilled)
+    assert [e.event_id for e in loaded.events] == [e.event_id for e in session.events]
 
 
 def test_a_session_runs_while_its_process_does(tmp_path: Path) -> None:
@@ -271,9 +276,9 @@ def test_sessions_are_found_from_any_of_their_folders(tmp_path: Path) -> None:
     roots = (tmp_path, tmp_path / "data", tmp_path / "data" / "sessions")
     assert [[SESSION, RESTORED]] * 3 == [[s.session for s in Cline().find(r)] for r in roots]
     assert {SESSION} == {
-        found.session
+        source.session
         for path in (folder, path_of(tmp_path, SESSION), folder / f"{AGENT}.messages.json")
-        if (found := Cline().at(path)) is not None
+        if (source := Cline().at(path)) is not None
     }
     other = write_document(folder / "other.json", {})
     assert (None, None) == (Cline().at(other), Cline().at(tmp_path))

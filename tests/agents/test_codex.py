@@ -58,15 +58,15 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def texts(whole: SessionGraph, *states: State) -> list[str]:
+def texts(session: SessionGraph, *states: State) -> list[str]:
     """What was said, of events in these states."""
-    said = ("user_msg", "assistant_msg")
-    return [e.summary for e in whole.events if e.kind in said and e.state in states]
+    kinds = ("user_msg", "assistant_msg")
+    return [e.summary for e in session.events if e.kind in kinds and e.state in states]
 
 
-def view(whole: SessionGraph) -> object:
+def view(session: SessionGraph) -> object:
     """All that a session comes to."""
-    return whole.events, whole.about, whole.edges, whole.unbilled, whole.spent
+    return session.events, session.about, session.edges, session.unbilled, session.spent
 
 
 # -- where they are -------------------------------------------------------------------------
@@ -205,11 +205,11 @@ def test_prompt_history_in_all_units_of_time(home: Home) -> None:
     ]
     (home.root / "history.jsonl").write_bytes(bytes_of(lines) + b"{torn")
 
-    found = list(home.adapter.prompts(home.root))
+    prompts = list(home.adapter.prompts(home.root))
 
-    assert ["one", "two", "three"] == [prompt.text for prompt in found]
-    assert found[0].ts == found[1].ts == "2026-11-15T18:43:12.000Z"
-    assert (A, None) == (found[0].session, found[2].session)
+    assert ["one", "two", "three"] == [prompt.text for prompt in prompts]
+    assert prompts[0].ts == prompts[1].ts == "2026-11-15T18:43:12.000Z"
+    assert (A, None) == (prompts[0].session, prompts[2].session)
 
 
 def test_last_name_in_the_index_is_the_title(home: Home) -> None:
@@ -281,7 +281,7 @@ def test_reading_line_by_line_gives_the_same_session(home: Home) -> None:
     data, path = bytes_of(GROWING), home.path()
     path.write_bytes(data)
     (source,) = home.adapter.find(home.root)
-    whole = SessionGraph(source.uid, read_all(home.adapter, source)[0])
+    session = SessionGraph(source.uid, read_all(home.adapter, source)[0])
     events: list[Fact] = []
     cursor: Cursor | None = None
     path.write_bytes(b"")
@@ -293,7 +293,7 @@ def test_reading_line_by_line_gives_the_same_session(home: Home) -> None:
                 batch = home.adapter.read(source, cursor)
                 events, cursor = events + batch.events, batch.cursor
 
-    assert view(whole) == view(SessionGraph(source.uid, events))
+    assert view(session) == view(SessionGraph(source.uid, events))
     assert (0, []) == ((again := home.adapter.read(source, cursor)).lines, again.events)
 
 

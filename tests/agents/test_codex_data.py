@@ -33,27 +33,27 @@ NO_FILE = {"01a1e078-4499-7141-9ae6-d17b63478282"}
 def scenario(shared: Path, name: str) -> dict[str, LoadedSession]:
     """All threads of one scenario."""
     adapter = Codex()
-    found = adapter.find(shared / "data" / "codex" / name / "codex_home")
-    return {source.session: load_source(adapter, source) for source in found}
+    sources = adapter.find(shared / "data" / "codex" / name / "codex_home")
+    return {source.session: load_source(adapter, source) for source in sources}
 
 
-def one(shared: Path, name: str, end: str = "") -> SessionGraph:
+def thread_of(shared: Path, name: str, end: str = "") -> SessionGraph:
     """The thread of a scenario whose id ends so."""
     return next(
         loaded.graph for thread, loaded in scenario(shared, name).items() if thread.endswith(end)
     )
 
 
-def prompts(whole: SessionGraph, *states: State) -> list[str]:
+def prompts(session: SessionGraph, *states: State) -> list[str]:
     """The prompts in these states."""
-    return [e.summary for e in whole.events if e.kind == "user_msg" and e.state in states]
+    return [e.summary for e in session.events if e.kind == "user_msg" and e.state in states]
 
 
-def sent(whole: SessionGraph) -> list[str]:
+def sent(session: SessionGraph) -> list[str]:
     """What a human said in the messages that the model would see next."""
     texts = [
         block["text"]
-        for message in readout_of(whole).messages().messages
+        for message in readout_of(session).messages().messages
         for block in message["content"]
         if message["role"] == "user" and block["type"] == "text"
     ]
@@ -81,15 +81,15 @@ def test_tokens_and_calls_are_those_the_api_counted(shared: Path) -> None:
         if thread in NO_FILE:
             continue
         sessions = loaded.setdefault(name, scenario(shared, name))
-        whole = sessions[thread].graph
-        usage = derived_events.add_usage(whole.spent.live, whole.spent.dead)
+        session = sessions[thread].graph
+        usage = derived_events.add_usage(session.spent.live, session.spent.dead)
         read = usage.total - usage.output_tokens
         got = (usage.total, read, usage.output_tokens)
-        if [NO_USAGE] == [notice.detail for notice in whole.unbilled]:
+        if [NO_USAGE] == [notice.detail for notice in session.unbilled]:
             wrong += [f"{thread}: more than was billed"] if got[0] > truth["total"] else []
         elif got != (truth["total"], truth["input"], truth["output"]):
             wrong.append(f"{name} {thread}: {got}")
-        calls = derived_events.calls(whole.events)
+        calls = derived_events.calls(session.events)
         tools = Counter((pair.call.tool or "").rpartition("__")[2] for pair in calls)
         # Calls that were written by hand were never made by the API.
         if tools != Counter(truth["calls"]) and name != "handwritten-resume":
@@ -128,13 +128,13 @@ def test_no_line_is_lost(shared: Path) -> None:
 
 def test_messages_are_what_the_api_accepts(shared: Path) -> None:
     """Of every thread, orphans and pictures included."""
-    found = {
+    problems_of = {
         loaded.source.path: problems(readout_of(loaded.graph).messages().messages)
         for name in sorted(p.name for p in (shared / "data" / "codex").iterdir() if p.is_dir())
         for loaded in scenario(shared, name).values()
     }
 
-    assert {} == {path: wrong for path, wrong in found.items() if wrong}
+    assert {} == {path: wrong for path, wrong in problems_of.items() if wrong}
 
 
 # -- scenarios, event by event --------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_messages_are_what_the_api_accepts(shared: Path) -> None:
 def test_fork_shows_three_prompts(shared: Path) -> None:
     """X7: two inherited by reference and one of its own; the parent's third is not among them."""
     threads = scenario(shared, "fork")
-    fork, parent = (one(shared, "fork", end) for end in ("ac094f", "59dcbd"))
+    fork, parent = (thread_of(shared, "fork", end) for end in ("ac094f", "59dcbd"))
 
     assert ["What does calc.py do?", "Is that a bug?", "Suggest a docstring"] == sent(fork)
     assert ["Suggest a docstring"] == prompts(fork, State.LIVE)
@@ -156,9 +156,9 @@ def test_fork_shows_three_prompts(shared: Path) -> None:
 
 def test_rewind_leaves_one_turn_dead(shared: Path) -> None:
     """X7: TUI: an answer, Esc, /compact, two answers, a rewind, /rename, /fork."""
-    whole = one(shared, "tui-mixed-rewind-fork", "2819bf")
-    dead = [(e.kind, e.summary) for e in whole.events if e.state == State.DEAD]
-    fork = one(shared, "tui-mixed-rewind-fork", "dde925")
+    session = thread_of(shared, "tui-mixed-rewind-fork", "2819bf")
+    dead = [(e.kind, e.summary) for e in session.events if e.state == State.DEAD]
+    fork = thread_of(shared, "tui-mixed-rewind-fork", "dde925")
 
     assert [
         ("user_msg", "Suggest a docstring"),
@@ -171,52 +171,52 @@ def test_rewind_leaves_one_turn_dead(shared: Path) -> None:
         "Run the long job",
         "Is that a bug?",
         "Name the function",
-    ] == prompts(whole, State.LIVE)
-    assert (1412, "my calc thread") == (whole.spent.dead.total, whole.title)
+    ] == prompts(session, State.LIVE)
+    assert (1412, "my calc thread") == (session.spent.dead.total, session.title)
     assert ["Is that a bug?", "Name the function", "And once more"] == sent(fork)[-3:]
     assert "my calc thread" == fork.title
 
 
 def test_rewind_inside_a_rewind(shared: Path) -> None:
     """X7: three segments; the live line passes through parts of all of them."""
-    whole = one(shared, "tui-rewind-nested")
+    session = thread_of(shared, "tui-rewind-nested")
 
-    assert ["What does calc.py do?", "Name the function", "And once more"] == sent(whole)
+    assert ["What does calc.py do?", "Name the function", "And once more"] == sent(session)
     assert ["What does calc.py do?", "Name the function", "And once more"] == prompts(
-        whole, State.LIVE
+        session, State.LIVE
     )
-    assert ["Is that a bug?", "Suggest a docstring"] == prompts(whole, State.DEAD)
-    assert 1230 + 1412 == whole.spent.dead.total
+    assert ["Is that a bug?", "Suggest a docstring"] == prompts(session, State.DEAD)
+    assert 1230 + 1412 == session.spent.dead.total
 
 
 def test_compaction_in_the_middle_of_a_turn(shared: Path) -> None:
     """X16: what the model sees is the kept prompts, the summary, and what followed."""
-    whole = one(shared, "compact-auto")
+    session = thread_of(shared, "compact-auto")
     steps = [f"Step {n} of the long task" for n in ("one", "two", "three")]
 
-    assert steps == prompts(whole, State.LIVE)
-    assert [*steps[:2], steps[2]] == [text for text in sent(whole) if text.startswith("Step")]
-    assert any(text.startswith("Another language model") for text in sent(whole))
+    assert steps == prompts(session, State.LIVE)
+    assert [*steps[:2], steps[2]] == [text for text in sent(session) if text.startswith("Step")]
+    assert any(text.startswith("Another language model") for text in sent(session))
 
 
 def test_killed_and_resumed(shared: Path) -> None:
     """Both calls of the killed turn are orphans, whatever an item said of one of them."""
-    whole = one(shared, "killed-mid-tool")
-    orphans = [e.call for e in whole.events if e.state == State.ORPHANED]
+    session = thread_of(shared, "killed-mid-tool")
+    orphans = [e.call for e in session.events if e.state == State.ORPHANED]
 
     assert ["call_long", "call_second"] == orphans
-    assert TurnState.DONE == whole.turn().state
+    assert TurnState.DONE == session.turn().state
     assert ["call_push"] == [
-        e.call for e in one(shared, "tui-approval-killed").events if e.state == State.ORPHANED
+        e.call for e in thread_of(shared, "tui-approval-killed").events if e.state == State.ORPHANED
     ]
 
 
 def test_interrupted_by_the_user(shared: Path) -> None:
     """X17: the call has its result, the turn its end, and a late item changes neither."""
-    whole = one(shared, "sigint")
-    (long, second) = derived_events.calls(whole.events)
+    session = thread_of(shared, "sigint")
+    (long, second) = derived_events.calls(session.events)
 
-    assert TurnState.INTERRUPTED == whole.turn().state
+    assert TurnState.INTERRUPTED == session.turn().state
     assert long.ending is not None
     assert second.ending is not None
     assert (True, "interrupted", False) == (
@@ -228,7 +228,7 @@ def test_interrupted_by_the_user(shared: Path) -> None:
 
 def test_tools_that_ran_failed_or_never_ran(shared: Path) -> None:
     """X12: of nine calls four went well, two failed, three were refused."""
-    calls = derived_events.calls(one(shared, "tools").events)
+    calls = derived_events.calls(thread_of(shared, "tools").events)
     failed = [pair.call.call for pair in calls if pair.ending and pair.ending.failed]
 
     assert 9 == len(calls)
@@ -237,8 +237,8 @@ def test_tools_that_ran_failed_or_never_ran(shared: Path) -> None:
 
 def test_servers_tools_and_code(shared: Path) -> None:
     """X12: a failed tool of a server; of three scripts one throws, and one edits files."""
-    served = derived_events.calls(one(shared, "mcp").events)
-    coded = one(shared, "code-mode")
+    served = derived_events.calls(thread_of(shared, "mcp").events)
+    coded = thread_of(shared, "code-mode")
     edits = [e.summary for e in coded.derived if e.kind == "edit"]
 
     assert [False, True] == [pair.ending.failed for pair in served if pair.ending]
@@ -251,7 +251,9 @@ def test_servers_tools_and_code(shared: Path) -> None:
 def test_parent_and_children(shared: Path) -> None:
     """X5, X18: both sides tell of the tie; the child with context does not own its parent's."""
     threads = scenario(shared, "subagents-v1")
-    parent, plain, context = (one(shared, "subagents-v1", e) for e in ("5b45", "e35c", "c97f"))
+    parent, plain, context = (
+        thread_of(shared, "subagents-v1", e) for e in ("5b45", "e35c", "c97f")
+    )
 
     assert {plain.native, context.native} == {e.session for e in parent.edges if e.child}
     assert [parent.native] * 2 == [child.edges[0].session for child in (plain, context)]
@@ -262,10 +264,10 @@ def test_parent_and_children(shared: Path) -> None:
 
 def test_error_of_the_api(shared: Path) -> None:
     """X17: the turn rests; the next one went well."""
-    whole = one(shared, "api-error")
+    session = thread_of(shared, "api-error")
 
-    assert 1 == sum(1 for e in whole.events if e.kind == "error")
-    assert TurnState.DONE == whole.turn().state
+    assert 1 == sum(1 for e in session.events if e.kind == "error")
+    assert TurnState.DONE == session.turn().state
 
 
 def test_archived_thread_is_found(shared: Path) -> None:
@@ -279,13 +281,13 @@ def test_archived_thread_is_found(shared: Path) -> None:
 def logs(shared: Path) -> list[Path]:
     """Every rollout there is."""
     data = shared / "data"
-    found = [*(data / "codex").rglob("rollout-*.jsonl"), *(data / "public/codex").rglob("*.jsonl")]
-    return sorted(p for p in found if p.name != "history.jsonl" and p.stat().st_size < 200_000)
+    paths = [*(data / "codex").rglob("rollout-*.jsonl"), *(data / "public/codex").rglob("*.jsonl")]
+    return sorted(p for p in paths if p.name != "history.jsonl" and p.stat().st_size < 200_000)
 
 
-def view(whole: SessionGraph) -> object:
+def view(session: SessionGraph) -> object:
     """All that a session comes to."""
-    return whole.events, whole.about, whole.edges, whole.unbilled, whole.spent
+    return session.events, session.about, session.edges, session.unbilled, session.spent
 
 
 def grown(adapter: Codex, source: Source, data: bytes, cuts: list[int]) -> list[Fact]:
@@ -319,15 +321,15 @@ def test_reading_in_pieces_equals_reading_at_once(shared: Path, tmp_path: Path) 
         copy.write_bytes(data)
         source = Source("codex", known.session, (File(str(copy), key),))
         facts, _ = read_all(adapter, source)
-        whole = SessionGraph(source.uid, facts)
+        session = SessionGraph(source.uid, facts)
         ends = [at + 1 for at, byte in enumerate(data) if byte == 10]
         cuts = chance.sample(ends, min(len(ends), CUTS // 2))
         cuts += [chance.randrange(len(data) + 1) for _ in range(CUTS // 2)]
         pieces = grown(adapter, source, data, sorted(cuts))
         chance.shuffle(facts)
 
-        assert view(whole) == view(SessionGraph(source.uid, pieces)), path.name
-        assert view(whole) == view(SessionGraph(source.uid, facts)), path.name
+        assert view(session) == view(SessionGraph(source.uid, pieces)), path.name
+        assert view(session) == view(SessionGraph(source.uid, facts)), path.name
 
 
 @pytest.mark.parametrize("name", ["killed-mid-tool", "tui-approval-killed"])
@@ -342,11 +344,11 @@ def test_state_at_the_kill_then_the_end(shared: Path, tmp_path: Path, name: str)
     (end,) = (folder / "codex_home" / "sessions").rglob("*.jsonl")
     Path(source.path).write_bytes(end.read_bytes())
     second = adapter.read(source, first.cursor)
-    whole = SessionGraph(source.uid, first.events + second.events)
+    session = SessionGraph(source.uid, first.events + second.events)
 
     assert TurnState.RUNNING == killed.turn().state
     assert TurnState.INTERRUPTED == killed.turn(alive=False).state
-    assert ([], view(one(shared, name))) == (second.notices, view(whole))
+    assert ([], view(thread_of(shared, name))) == (second.notices, view(session))
 
 
 @pytest.mark.slow
@@ -363,9 +365,9 @@ def test_public_files_hold_the_calls_that_are_in_them(shared: Path) -> None:
         blocks = [block for fact in read_all(adapter, source)[0] for block in fact.blocks]
         calls = {b.call for b in blocks if b.kind == "tool_call"} - {None}
         results = {b.call for b in blocks if b.kind == "tool_result"} - {None}
-        found = (len(calls), len(results), sorted(filter(None, calls - results)))
-        if found != (truth["tool_use"], truth["tool_result"], truth["orphaned_tool_use_ids"]):
-            wrong.append((name, found))
+        counts = (len(calls), len(results), sorted(filter(None, calls - results)))
+        if counts != (truth["tool_use"], truth["tool_result"], truth["orphaned_tool_use_ids"]):
+            wrong.append((name, counts))
 
     assert [] == wrong
 
@@ -378,5 +380,5 @@ def test_history_of_the_terminal(shared: Path) -> None:
     public = list(adapter.prompts(shared / "data" / "public" / "codex" / "openprintkit"))
 
     assert "What does calc.py do?" == typed[0].text
-    assert {one(shared, "tui-rewind-nested").native} == {prompt.session for prompt in typed}
+    assert {thread_of(shared, "tui-rewind-nested").native} == {prompt.session for prompt in typed}
     assert 115 == len(public)

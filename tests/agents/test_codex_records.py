@@ -54,22 +54,22 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def said(whole: SessionGraph, *states: State) -> list[str]:
+def texts(session: SessionGraph, *states: State) -> list[str]:
     """What was said, of events in these states, or in any."""
     kinds = ("user_msg", "assistant_msg")
     return [
-        e.summary for e in whole.events if e.kind in kinds and (not states or e.state in states)
+        e.summary for e in session.events if e.kind in kinds and (not states or e.state in states)
     ]
 
 
-def own(whole: SessionGraph) -> int:
+def own(session: SessionGraph) -> int:
     """All tokens of the session itself."""
-    return whole.spent.own
+    return session.spent.own
 
 
-def ties(whole: SessionGraph) -> list[tuple[str, str, bool]]:
+def ties(session: SessionGraph) -> list[tuple[str, str, bool]]:
     """Ties to other sessions."""
-    return [(edge.link, edge.session, edge.child) for edge in whole.edges]
+    return [(edge.link, edge.session, edge.child) for edge in session.edges]
 
 
 def turn(name: str, prompt: str, answer: str) -> list[Line]:
@@ -91,34 +91,34 @@ def test_bare_form_of_2025(home: Home) -> None:
         output("c", json.dumps({"output": "", "metadata": {"exit_code": 7}}))["payload"],
         assistant("done")["payload"],
     ]
-    whole = home.load(bare).graph
-    (pair,) = derived_events.calls(whole.events)
+    session = home.load(bare).graph
+    (pair,) = derived_events.calls(session.events)
 
-    assert ["Old style", "done"] == said(whole, State.LIVE)
+    assert ["Old style", "done"] == texts(session, State.LIVE)
     assert pair.ending is not None
     assert (True, 7) == (pair.ending.failed, pair.ending.exit_code)
-    assert (0, [NO_USAGE]) == (own(whole), [notice.detail for notice in whole.unbilled])
-    assert TurnState.DONE == whole.turn().state
+    assert (0, [NO_USAGE]) == (own(session), [notice.detail for notice in session.unbilled])
+    assert TurnState.DONE == session.turn().state
 
 
 def test_bare_and_wrapped_lines_in_one_file(home: Home) -> None:
     """X3, R8: an upgrade in mid-session; what the later head adds is known too."""
     head = {"id": A, "timestamp": "2026-01-01T00:00:00.000Z", "instructions": None}
-    whole = home.load([head, user("hi")["payload"], meta(), assistant("yo")]).graph
+    session = home.load([head, user("hi")["payload"], meta(), assistant("yo")]).graph
 
-    assert ["hi", "yo"] == said(whole, State.LIVE)
-    assert "/p" == whole.about["cwd"]
+    assert ["hi", "yo"] == texts(session, State.LIVE)
+    assert "/p" == session.about["cwd"]
 
 
 def test_unknown_types_are_kept(home: Home) -> None:
     """R7: records of a later version are events, not part of what was said."""
     odd = [envelope("future_thing", {"x": 1}), item("hologram", y=2), event("zorp")]
-    whole = home.load([meta(), *odd, user("hi"), envelope("world_state", {"full": True})]).graph
+    session = home.load([meta(), *odd, user("hi"), envelope("world_state", {"full": True})]).graph
 
     assert ["future_thing", "hologram", "zorp", "world_state"] == [
-        e.summary for e in whole.events if e.kind == "lifecycle" and e.summary != "session_meta"
+        e.summary for e in session.events if e.kind == "lifecycle" and e.summary != "session_meta"
     ]
-    assert {State.INTERNAL} == {e.state for e in whole.events if e.kind == "lifecycle"}
+    assert {State.INTERNAL} == {e.state for e in session.events if e.kind == "lifecycle"}
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_no_content_raises(home: Home, payload: object) -> None:
     kinds = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
     lines: list[Any] = [envelope(kind, payload) for kind in kinds]  # type: ignore[arg-type]
     lines += [{"type": kind, "payload": payload} for kind in kinds]
-    whole = home.load([*lines, user("still here")]).graph
+    session = home.load([*lines, user("still here")]).graph
 
-    assert ["still here"] == said(whole)[-1:]
-    assert len(lines) + 1 == len(whole.facts)
+    assert ["still here"] == texts(session)[-1:]
+    assert len(lines) + 1 == len(session.facts)
 
 
 JUNK: list[Any] = [
@@ -170,14 +170,14 @@ def test_no_spoiled_record_raises_or_vanishes(chance: random.Random) -> None:
     for number, line in enumerate(lines, 1):
         if isinstance(line, dict):
             raw = json.dumps(line).encode()
-            found = list(rollout.facts(RawRecord(line, Place(number, 0, len(raw)), raw)))
-            assert found[0].blocks
-            facts += found
-    whole = SessionGraph(f"codex:{A}", facts)
+            own_facts = list(rollout.facts(RawRecord(line, Place(number, 0, len(raw)), raw)))
+            assert own_facts[0].blocks
+            facts += own_facts
+    session = SessionGraph(f"codex:{A}", facts)
 
-    assert len([fact for fact in facts if fact.blocks]) == len(whole.states)
-    assert [] == problems(readout_of(whole).messages().messages)
-    assert whole.session() is not None
+    assert len([fact for fact in facts if fact.blocks]) == len(session.states)
+    assert [] == problems(readout_of(session).messages().messages)
+    assert session.session() is not None
     assert rollout.carry() == json.loads(json.dumps(rollout.carry()))
 
 
@@ -194,11 +194,11 @@ def test_mirrors_are_not_said_twice(home: Home) -> None:
         finished("AgentMessage", content=[{"type": "Text", "text": "yo"}]),
         finished("Reasoning", summary_text=["hm"]),
     ]
-    whole = home.load([meta(), user("hi"), assistant("yo"), *mirrors]).graph
+    session = home.load([meta(), user("hi"), assistant("yo"), *mirrors]).graph
 
-    assert ["hi", "yo"] == said(whole)
-    assert [State.INTERNAL] * 6 == whole.states[-6:]
-    assert 2 == len(readout_of(whole).messages().messages)
+    assert ["hi", "yo"] == texts(session)
+    assert [State.INTERNAL] * 6 == session.states[-6:]
+    assert 2 == len(readout_of(session).messages().messages)
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,14 @@ def test_mirrors_are_not_said_twice(home: Home) -> None:
 )
 def test_codex_own_text_in_the_users_mouth_is_no_prompt(home: Home, text: str) -> None:
     """X13, X19: it goes to the model, but no human said it."""
-    whole = home.load([meta(version="0.130.0"), user(text), user("Fix it"), assistant("ok")]).graph
+    session = home.load(
+        [meta(version="0.130.0"), user(text), user("Fix it"), assistant("ok")]
+    ).graph
 
-    assert ["Fix it", "ok"] == said(whole)
-    assert 1 == whole.session().cost.turns
+    assert ["Fix it", "ok"] == texts(session)
+    assert 1 == session.session().cost.turns
     assert [text, "Fix it"] == [
-        b["text"] for b in readout_of(whole).messages().messages[0]["content"]
+        b["text"] for b in readout_of(session).messages().messages[0]["content"]
     ]
 
 
@@ -240,9 +242,9 @@ def test_codex_own_text_in_the_users_mouth_is_no_prompt(home: Home, text: str) -
 )
 def test_request_behind_codex_own_text_is_a_prompt(home: Home, text: str) -> None:
     """X13: a real prompt may follow in the same block."""
-    whole = home.load([meta(version="0.130.0"), user(text)]).graph
+    session = home.load([meta(version="0.130.0"), user(text)]).graph
 
-    assert ["Fix it"] == said(whole)
+    assert ["Fix it"] == texts(session)
 
 
 def test_kinds_that_the_writer_names_decide(home: Home) -> None:
@@ -251,9 +253,9 @@ def test_kinds_that_the_writer_names_decide(home: Home) -> None:
         user("<environment_context> is what?", "user.text"),
         user("Mind the gap", "environments.environment_context"),
     ]
-    whole = home.load([meta(), *lines]).graph
+    session = home.load([meta(), *lines]).graph
 
-    assert ["<environment_context> is what?"] == said(whole)
+    assert ["<environment_context> is what?"] == texts(session)
 
 
 def test_prompt_said_again_after_an_interruption_is_one(home: Home) -> None:
@@ -269,10 +271,10 @@ def test_prompt_said_again_after_an_interruption_is_one(home: Home) -> None:
 def test_developer_messages_are_never_sent(home: Home) -> None:
     """Instructions of the client are no part of the conversation."""
     line = item("message", role="developer", content=[{"type": "input_text", "text": "be kind"}])
-    whole = home.load([meta(), line, user("hi")]).graph
+    session = home.load([meta(), line, user("hi")]).graph
 
-    assert ["hi"] == [b["text"] for b in readout_of(whole).messages().messages[0]["content"]]
-    assert "system" == whole.events[1].role
+    assert ["hi"] == [b["text"] for b in readout_of(session).messages().messages[0]["content"]]
+    assert "system" == session.events[1].role
 
 
 def test_encrypted_content_is_never_shown(home: Home) -> None:
@@ -297,10 +299,10 @@ def test_encrypted_content_is_never_shown(home: Home) -> None:
             },
         ),
     ]
-    whole = home.load([meta(), user("hi"), *lines]).graph
+    session = home.load([meta(), user("hi"), *lines]).graph
 
-    assert secret not in repr(whole.events)
-    assert ["hm", ""] == [e.summary for e in whole.events if e.kind == "thinking"]
+    assert secret not in repr(session.events)
+    assert ["hm", ""] == [e.summary for e in session.events if e.kind == "thinking"]
 
 
 def test_pictures_have_no_text(home: Home) -> None:
@@ -311,10 +313,10 @@ def test_pictures_have_no_text(home: Home) -> None:
         {"type": "input_text", "text": "</image>"},
         {"type": "input_text", "text": "What is it?"},
     ]
-    whole = home.load([meta(), item("message", role="user", content=content)]).graph
-    image = readout_of(whole).messages().messages[0]["content"][1]
+    session = home.load([meta(), item("message", role="user", content=content)]).graph
+    image = readout_of(session).messages().messages[0]["content"][1]
 
-    assert ("What is it?", 1) == (whole.title, whole.session().cost.turns)
+    assert ("What is it?", 1) == (session.title, session.session().cost.turns)
     assert {"type": "base64", "media_type": "image/png", "data": PNG} == image["source"]
 
 
@@ -323,10 +325,10 @@ def test_model_comes_from_the_last_turn_context(home: Home) -> None:
     models = [envelope("turn_context", {"turn_id": "t", "model": name}) for name in ("m1", "m2")]
     head = meta(originator="anything at all")
     lines = [head, models[0], assistant("a"), models[1], assistant("b")]
-    whole = home.load(lines).graph
+    session = home.load(lines).graph
 
-    assert ["m1", "m2"] == [e.model for e in whole.events if e.kind == "assistant_msg"]
-    assert "m2" == whole.session().model
+    assert ["m1", "m2"] == [e.model for e in session.events if e.kind == "assistant_msg"]
+    assert "m2" == session.session().model
 
 
 # -- calls ----------------------------------------------------------------------------------
@@ -343,8 +345,8 @@ def test_calls_of_all_kinds(home: Home) -> None:
         item("tool_search_call", call_id="c6", arguments={"query": "x"}),
         item("web_search_call", id="ws", action={"type": "search", "query": "x"}),
     ]
-    whole = home.load([meta(), user("go"), *lines]).graph
-    calls = derived_events.calls(whole.events)
+    session = home.load([meta(), user("go"), *lines]).graph
+    calls = derived_events.calls(session.events)
 
     assert [
         ("exec_command", {"cmd": "ls"}),
@@ -355,21 +357,23 @@ def test_calls_of_all_kinds(home: Home) -> None:
         ("tool_search", {"query": "x"}),
         ("web_search", {"type": "search", "query": "x"}),
     ] == [(pair.call.tool, pair.call.payload) for pair in calls]
-    assert 6 == len(readout_of(whole).messages().open_calls)
+    assert 6 == len(readout_of(session).messages().open_calls)
 
 
 def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
     """X12: the text is what later versions would have written; the id stays that of the line."""
     wrapped = {"output": "a\nb", "metadata": {"exit_code": 7, "duration_seconds": 0.5}}
-    whole = home.load([meta(), call("shell", "c", command=["x"]), output("c", json.dumps(wrapped))])
-    [result] = [event for event in whole.graph.events if event.kind == "tool_result"]
+    loaded = home.load(
+        [meta(), call("shell", "c", command=["x"]), output("c", json.dumps(wrapped))]
+    )
+    [result] = [event for event in loaded.graph.events if event.kind == "tool_result"]
 
     assert "Exit code: 7\nWall time: 0.5 seconds\nOutput:\na\nb" == result.payload
     assert 750245149157891 == result.event_id
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("result", "why"),
     [
         ("Chunk ID: 1\nWall time: 0 seconds\nProcess exited with code 1\nOutput:\nx", "exit code"),
         ("Exit code: 7\nWall time: 0 seconds\nOutput:\n", "exit code"),
@@ -384,17 +388,17 @@ def test_output_in_json_is_decoded_under_the_same_id(home: Home) -> None:
         ("Chunk ID: 1\nProcess running with session ID 5\nOutput:\ntick", ""),
     ],
 )
-def test_results_tell_how_calls_went(home: Home, given: Any, why: str) -> None:
+def test_results_tell_how_calls_went(home: Home, result: Any, why: str) -> None:
     """X12: outputs are text, JSON text or lists; the status of the item says nothing."""
-    whole = home.load([meta(), call("exec_command", "c", cmd="x"), output("c", given)]).graph
-    (pair,) = derived_events.calls(whole.events)
+    session = home.load([meta(), call("exec_command", "c", cmd="x"), output("c", result)]).graph
+    (pair,) = derived_events.calls(session.events)
 
     assert pair.ending is not None
     assert (bool(why), why) == (pair.ending.failed, pair.ending.why)
 
 
 @pytest.mark.parametrize(
-    ("told", "failed", "took"),
+    ("line", "failed", "took"),
     [
         (finished("CommandExecution", id="c", exit_code=1, duration={"secs": 2}), True, 2000),
         (finished("CommandExecution", id="c", exit_code=0, status="completed"), False, None),
@@ -408,11 +412,11 @@ def test_results_tell_how_calls_went(home: Home, given: Any, why: str) -> None:
     ],
 )
 def test_finished_items_tell_how_calls_went(
-    home: Home, told: Line, *, failed: bool | None, took: int | None
+    home: Home, line: Line, *, failed: bool | None, took: int | None
 ) -> None:
     """Exit codes and times stand in events, wherever these come, by the id of the call."""
-    whole = home.load([meta(), call("x", "c"), output("c", "out"), told]).graph
-    result = next(e for e in whole.events if e.kind == "tool_result")
+    session = home.load([meta(), call("x", "c"), output("c", "out"), line]).graph
+    result = next(e for e in session.events if e.kind == "tool_result")
 
     assert (failed, took) == (result.failed, result.took_ms)
 
@@ -480,11 +484,11 @@ def test_rolled_back_turns_are_off_the_line_and_paid(home: Home) -> None:
         *turn("t3", "three", "3"),
         counted(tokens(60, 3), tokens(30, 1)),
     ]
-    whole = home.load(lines).graph
+    session = home.load(lines).graph
 
-    assert ["two", "2"] == said(whole, State.ROLLED_BACK)
-    assert ["one", "1", "three", "3"] == said(whole, State.LIVE)
-    assert (63, 21) == (own(whole), whole.spent.dead.total)
+    assert ["two", "2"] == texts(session, State.ROLLED_BACK)
+    assert ["one", "1", "three", "3"] == texts(session, State.LIVE)
+    assert (63, 21) == (own(session), session.spent.dead.total)
 
 
 @pytest.mark.parametrize(("turns", "left"), [(99, 0), (-1, 2), ("1", 1), (None, 2), (10**30, 0)])
@@ -492,12 +496,12 @@ def test_rollback_of_any_count_is_clamped(home: Home, turns: object, left: int) 
     """X15, R9: more than there are, negative, text, null, absurd."""
     lines = [meta(), user("a"), user("b"), event("thread_rolled_back", num_turns=turns)]
 
-    assert left == len(said(home.load(lines).graph, State.LIVE))
+    assert left == len(texts(home.load(lines).graph, State.LIVE))
 
 
 def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
     """X16: a boundary; what stood before it stays readable, and nothing is said twice."""
-    kept = [
+    history = [
         user("one")["payload"],
         call("x", "k", a=1)["payload"],
         output("k", "out")["payload"],
@@ -512,17 +516,17 @@ def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
         meta(),
         *turn("t1", "one", "1"),
         sums,
-        envelope("compacted", {"message": "sum", "replacement_history": kept}),
+        envelope("compacted", {"message": "sum", "replacement_history": history}),
         *turn("t2", "two", "2"),
     ]
-    whole = home.load(lines).graph
-    first = readout_of(whole).messages().messages[0]["content"]
+    session = home.load(lines).graph
+    first = readout_of(session).messages().messages[0]["content"]
 
-    assert ["one", "1", "two", "2"] == said(whole, State.LIVE)
-    assert [] == derived_events.calls(whole.events)
+    assert ["one", "1", "two", "2"] == texts(session, State.LIVE)
+    assert [] == derived_events.calls(session.events)
     assert ["one"] == [block["text"] for block in first]
     assert ["user", "assistant", "user", "assistant"] == [
-        message["role"] for message in readout_of(whole).messages().messages
+        message["role"] for message in readout_of(session).messages().messages
     ]
 
 
@@ -532,10 +536,10 @@ def test_compaction_replaces_what_the_model_sees(home: Home) -> None:
 def test_old_compaction_without_a_history(home: Home, record: Line) -> None:
     """X16: early versions write the summary alone."""
     lines = [meta(), *turn("t1", "one", "1"), envelope("compacted", record), user("two")]
-    whole = home.load(lines).graph
+    session = home.load(lines).graph
 
     assert ["sum", "two"] == [
-        b["text"] for b in readout_of(whole).messages().messages[0]["content"]
+        b["text"] for b in readout_of(session).messages().messages[0]["content"]
     ]
 
 
@@ -559,19 +563,19 @@ def test_bills_are_counted_once_per_response(home: Home) -> None:
         billed(A, "r1", tokens(100, 10, 40)),
         billed(A, "r2", {**tokens(50, 5, 20), "cache_write_input_tokens": 10}),
     ]
-    whole = home.load(lines).graph
+    session = home.load(lines).graph
 
-    assert Usage(80, 15, 10, 60) == whole.spent.live
-    assert (165, 2, []) == (own(whole), whole.spent.responses, whole.unbilled)
+    assert Usage(80, 15, 10, 60) == session.spent.live
+    assert (165, 2, []) == (own(session), session.spent.responses, session.unbilled)
 
 
 def test_bills_of_another_thread_are_its_own(home: Home) -> None:
     """A copied bill names the thread that paid."""
     lines = [meta(), billed(B, "r1", tokens(100, 10)), billed(A, "r2", tokens(1, 1))]
-    whole = home.load(lines).graph
+    session = home.load(lines).graph
 
-    assert 2 == own(whole)
-    assert [State.REPLAYED] == [e.state for e in whole.events if e.tokens > 2]
+    assert 2 == own(session)
+    assert [State.REPLAYED] == [e.state for e in session.events if e.tokens > 2]
 
 
 def test_running_totals_become_bills(home: Home) -> None:
@@ -587,9 +591,9 @@ def test_running_totals_become_bills(home: Home) -> None:
         counted(tokens(20, 2)),  # resumed: it starts again
         counted(odd, tokens(10, 1)),
     ]
-    whole = home.load(lines).graph
+    session = home.load(lines).graph
 
-    assert (165 + 33, 4) == (own(whole), whole.spent.responses)
+    assert (165 + 33, 4) == (own(session), session.spent.responses)
 
 
 def test_total_that_starts_again_higher_is_known_by_its_last_response(home: Home) -> None:
@@ -622,10 +626,10 @@ def test_response_cut_off_before_its_bill_makes_a_lower_bound(home: Home) -> Non
         call("exec_command", "c", cmd="x"),
     ]
     resumed = [*cut, started("t2"), user("go on"), assistant("ok"), counted(tokens(10, 1))]
-    whole = home.load(resumed).graph
+    session = home.load(resumed).graph
 
     assert [CUT_OFF] == [notice.detail for notice in home.load(cut, B).graph.unbilled]
-    assert ([CUT_OFF], 11) == ([notice.detail for notice in whole.unbilled], own(whole))
+    assert ([CUT_OFF], 11) == ([notice.detail for notice in session.unbilled], own(session))
 
 
 # -- lineage --------------------------------------------------------------------------------
@@ -650,7 +654,7 @@ def test_fork_by_reference_holds_no_history(home: Home) -> None:
     ]
 
     assert ["one", "two", "four"] == prompts
-    assert ["four", "4"] == said(loaded.graph)
+    assert ["four", "4"] == texts(loaded.graph)
     assert [("fork", A, False)] == ties(loaded.graph)
     assert [] == loaded.notices
 
@@ -660,7 +664,7 @@ def test_fork_whose_base_is_gone_says_so(home: Home) -> None:
     loaded = home.load([meta(B, history_base={"thread_id": A}), user("four")], B)
 
     assert ["ancestor missing"] == [notice.what for notice in loaded.notices]
-    assert ["four"] == said(loaded.graph)
+    assert ["four"] == texts(loaded.graph)
     assert [("fork", A, False)] == ties(loaded.graph)
 
 
@@ -670,11 +674,11 @@ def test_rewind_goes_on_in_a_new_segment(home: Home) -> None:
     base = {"thread_id": A, "end_ordinal_exclusive": len(two), "end_byte_offset": end}
     segment = [meta(history_base=base), *turn("t4", "four", "4"), billed(A, "r", tokens(5, 1))]
     home.write(numbered(segment, len(two)), A, SEGMENT)
-    whole = home.load().graph
+    session = home.load().graph
 
-    assert ["three", "3"] == said(whole, State.DEAD)
-    assert ["one", "1", "two", "2", "four", "4"] == said(whole, State.LIVE)
-    assert [] == ties(whole)
+    assert ["three", "3"] == texts(session, State.DEAD)
+    assert ["one", "1", "two", "2", "four", "4"] == texts(session, State.LIVE)
+    assert [] == ties(session)
 
 
 def test_first_total_of_a_fork_is_not_all_its_own(home: Home) -> None:
@@ -697,16 +701,16 @@ def test_first_total_of_a_fork_is_not_all_its_own(home: Home) -> None:
 
 def test_totals_of_segments_are_added_not_compared(home: Home) -> None:
     """X9: a rewind takes the dead turns out of the total; they were paid all the same."""
-    one = [meta(version="0.152.0"), *turn("t1", "one", "1"), counted(tokens(100, 10))]
-    two = [*turn("t2", "two", "2"), counted(tokens(300, 30), tokens(200, 20))]
-    home.write([*one, *two])
-    base = {"thread_id": A, "end_byte_offset": len(bytes_of(one))}
+    first = [meta(version="0.152.0"), *turn("t1", "one", "1"), counted(tokens(100, 10))]
+    second = [*turn("t2", "two", "2"), counted(tokens(300, 30), tokens(200, 20))]
+    home.write([*first, *second])
+    base = {"thread_id": A, "end_byte_offset": len(bytes_of(first))}
     head = meta(version="0.152.0", history_base=base)
-    three = [*turn("t3", "three", "3"), counted(tokens(500, 50), tokens(400, 40))]
-    home.write([head, *three], A, SEGMENT)
-    whole = home.load().graph
+    third = [*turn("t3", "three", "3"), counted(tokens(500, 50), tokens(400, 40))]
+    home.write([head, *third], A, SEGMENT)
+    session = home.load().graph
 
-    assert (770, 220) == (own(whole), whole.spent.dead.total)
+    assert (770, 220) == (own(session), session.spent.dead.total)
 
 
 PARENT = [
@@ -729,12 +733,12 @@ def test_legacy_fork_is_cut_at_its_lineage(home: Home) -> None:
     """X4, X8: turns that the parent has are copies; the first that it has not is the fork's."""
     home.write(PARENT)
     loaded = home.load(replayed(PARENT), B)
-    whole = loaded.graph
+    session = loaded.graph
 
-    assert ["one", "1", "go on", "2"] == said(whole, State.REPLAYED)
-    assert ["go on", "own"] == said(whole, State.LIVE)
-    assert (55, [], [("fork", A, False)]) == (own(whole), loaded.notices, ties(whole))
-    assert "/p" == whole.about["cwd"]
+    assert ["one", "1", "go on", "2"] == texts(session, State.REPLAYED)
+    assert ["go on", "own"] == texts(session, State.LIVE)
+    assert (55, [], [("fork", A, False)]) == (own(session), loaded.notices, ties(session))
+    assert "/p" == session.about["cwd"]
 
 
 def test_legacy_fork_without_turn_ids_is_cut_where_it_differs(home: Home) -> None:
@@ -743,10 +747,10 @@ def test_legacy_fork_without_turn_ids_is_cut_where_it_differs(home: Home) -> Non
     home.write(parent)
     own_part = [user("two"), assistant("2"), counted(tokens(30, 3), tokens(20, 2))]
     copies = [{**line, "timestamp": "2026-01-02T00:00:00.000Z"} for line in parent]
-    whole = home.load([meta(B, "0.63.0"), *copies, *own_part], B).graph
+    session = home.load([meta(B, "0.63.0"), *copies, *own_part], B).graph
 
-    assert ["one", "1"] == said(whole, State.REPLAYED)
-    assert (22, ["two", "2"]) == (own(whole), said(whole, State.LIVE))
+    assert ["one", "1"] == texts(session, State.REPLAYED)
+    assert (22, ["two", "2"]) == (own(session), texts(session, State.LIVE))
 
 
 def test_legacy_fork_without_its_parent_keeps_everything(home: Home) -> None:
@@ -764,12 +768,12 @@ def test_all_sessions_together_know_whose_records_are_whose(home: Home) -> None:
     facts = {
         source.session: home.adapter.read(source).events for source in home.adapter.find(home.root)
     }
-    found = lineage.find_shared(facts)
-    fork = SessionGraph(f"codex:{B}", facts[B], replayed=found.replayed[B])
+    owners = lineage.find_shared(facts)
+    fork = SessionGraph(f"codex:{B}", facts[B], replayed=owners.replayed[B])
 
-    assert frozenset() == found.replayed[A]
+    assert frozenset() == owners.replayed[A]
     assert 55 == own(fork)
-    assert ["go on", "own"] == said(fork, State.LIVE)
+    assert ["go on", "own"] == texts(fork, State.LIVE)
 
 
 def test_child_with_its_parents_context_knows_where_it_begins(home: Home) -> None:
@@ -784,13 +788,13 @@ def test_child_with_its_parents_context_knows_where_it_begins(home: Home) -> Non
     )
     lines = [head, meta(), started("t1"), user("Ask"), started("t9"), user("Count"), assistant("2")]
     loaded = home.load(numbered([*lines, billed(B, "r", tokens(5, 1))]), B)
-    whole = loaded.graph
+    session = loaded.graph
 
-    assert ["Ask"] == said(whole, State.REPLAYED)
-    assert ["Count", "2"] == said(whole, State.LIVE)
-    assert ([("subagent", A, False)], []) == (ties(whole), loaded.notices)
+    assert ["Ask"] == texts(session, State.REPLAYED)
+    assert ["Count", "2"] == texts(session, State.LIVE)
+    assert ([("subagent", A, False)], []) == (ties(session), loaded.notices)
     assert ["Ask", "Count"] == [
-        b["text"] for b in readout_of(whole).messages().messages[0]["content"]
+        b["text"] for b in readout_of(session).messages().messages[0]["content"]
     ]
 
 

@@ -16,7 +16,7 @@ from tests.agents.agents import (
     outcomes,
     prompts_of,
     read_by_steps,
-    wholes,
+    sessions_of,
     write_all,
     write_document,
 )
@@ -38,10 +38,10 @@ def asked(line: str, **more: Any) -> dict[str, Any]:
     return {"message": {"role": "user", "content": line}, "contextItems": [], **more}
 
 
-def replied(given: int, output: int, line: str, *calls: Any, **more: Any) -> dict[str, Any]:
+def replied(input_tokens: int, output: int, line: str, *calls: Any, **more: Any) -> dict[str, Any]:
     """An answer and its bill: a hundred of it from the cache."""
     details = {"cached_tokens": 100}
-    usage = {"prompt_tokens": given, "completion_tokens": output, "model": "mock-1"}
+    usage = {"prompt_tokens": input_tokens, "completion_tokens": output, "model": "mock-1"}
     message: dict[str, Any] = {"role": "assistant", "content": line}
     message["usage"] = {**usage, "prompt_tokens_details": details}
     if calls:
@@ -105,15 +105,15 @@ def write(root: Path) -> Iterator[None]:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Exact, but for turns that failed or were killed: the client never writes them."""
     home = shared / "data" / "agents" / "continue" / scenario
-    (whole,) = wholes(Continue(), home / "home/.continue").values()
+    (session,) = sessions_of(Continue(), home / "home/.continue").values()
     lost = {"error": -1, "killed": -1}.get(scenario, 0)
     expected = billed(home, unasked=lost)
     if scenario == "killed":
         expected = billed(home.parent / "parallel")
 
     assert expected == counted(Continue(), home / "home/.continue")
-    assert ("/home/dev/demo", "mock-1") == (whole.session().cwd, whole.session().model)
-    assert "done" == str(whole.turn().state)
+    assert ("/home/dev/demo", "mock-1") == (session.session().cwd, session.session().model)
+    assert "done" == str(session.turn().state)
 
 
 @pytest.mark.sampled
@@ -127,15 +127,15 @@ def test_the_adapter_suite_passes(check: str) -> None:
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls, the title, the undone turn, times, and bills once over a fork without a link."""
-    whole, fork = read_by_steps(Continue(), tmp_path, write(tmp_path)).values()
+    session, fork = read_by_steps(Continue(), tmp_path, write(tmp_path)).values()
 
-    assert [("Bash", True, True, 2), ("Read", True, False, None)] == outcomes(whole)
-    assert ("Mending", "mock-1") == (whole.title, whole.session().model)
-    assert (1030 + 1210 + 1407, 1305) == (whole.spent.live.total, whole.spent.dead.total)
-    assert [("Mend it", "live"), ("Go on", "live"), ("Try this", "dead")] == prompts_of(whole)
+    assert [("Bash", True, True, 2), ("Read", True, False, None)] == outcomes(session)
+    assert ("Mending", "mock-1") == (session.title, session.session().model)
+    assert (1030 + 1210 + 1407, 1305) == (session.spent.live.total, session.spent.dead.total)
+    assert [("Mend it", "live"), ("Go on", "live"), ("Try this", "dead")] == prompts_of(session)
     assert 2009 == fork.spent.own
     assert "live" == dict(prompts_of(fork))["Another way"]
-    times = (whole.session().started_at, whole.session().ended_at)
+    times = (session.session().started_at, session.session().ended_at)
     assert ("2026-05-04T09:59:00.000Z", "2026-05-04T10:00:00.000Z") == times
 
 
@@ -145,7 +145,9 @@ def test_two_sessions_that_begin_alike_are_no_fork(tmp_path: Path) -> None:
     put(tmp_path, SESSION, *talk)
     put(tmp_path, FORK, *talk)
 
-    assert [1005, 1005] == [whole.spent.own for whole in wholes(Continue(), tmp_path).values()]
+    assert [1005, 1005] == [
+        session.spent.own for session in sessions_of(Continue(), tmp_path).values()
+    ]
 
 
 def test_a_compaction_keeps_what_was_read(tmp_path: Path) -> None:
@@ -159,12 +161,12 @@ def test_a_compaction_keeps_what_was_read(tmp_path: Path) -> None:
         yield
         put(tmp_path, SESSION, summary, asked("Go on"), replied(1400, 7, "Yes."))
 
-    (whole,) = read_by_steps(Continue(), tmp_path, steps()).values()
+    (session,) = read_by_steps(Continue(), tmp_path, steps()).values()
 
-    seen = [part["text"] for m in readout_of(whole).messages().messages for part in m["content"]]
+    seen = [part["text"] for m in readout_of(session).messages().messages for part in m["content"]]
     assert ["Mended.", "Go on", "Yes."] == seen
-    assert (1407, 1030 + 1210) == (whole.spent.live.total, whole.spent.dead.total)
-    assert [NOT_BILLED] == [notice.detail for notice in whole.unbilled]
+    assert (1407, 1030 + 1210) == (session.spent.live.total, session.spent.dead.total)
+    assert [NOT_BILLED] == [notice.detail for notice in session.unbilled]
 
 
 def test_attached_files_and_images_are_told(tmp_path: Path) -> None:

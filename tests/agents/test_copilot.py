@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.agents.agents import billed, counted, outcomes, sessions_of, write_lines
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.copilot.events import COMPACTION
 from thence.agents.copilot.reader import Copilot
@@ -37,13 +37,13 @@ def event(number: int, kind: str, agent: str = "", /, **data: Any) -> dict[str, 
 
 def usage(number: int, agent: str = "", **counts: int) -> dict[str, Any]:
     """The bill of a request."""
-    told: dict[str, Any] = {"model": "mock-1", "apiCallId": f"r{number}", **counts}
+    bill: dict[str, Any] = {"model": "mock-1", "apiCallId": f"r{number}", **counts}
     if not agent:
-        told["accounting"] = {"sourceSessionId": SESSION, "sequence": number}
-    return event(number, "session.usage_record", agent, usage=told)
+        bill["accounting"] = {"sourceSessionId": SESSION, "sequence": number}
+    return event(number, "session.usage_record", agent, usage=bill)
 
 
-def said(number: int, content: str = "", *calls: Any, agent: str = "", **more: Any) -> Any:
+def reply(number: int, content: str = "", *calls: Any, agent: str = "", **more: Any) -> Any:
     """An answer."""
     requests = [{"toolCallId": c, "name": name, "arguments": args} for c, name, args in calls]
     return event(number, "assistant.message", agent, content=content, model="mock-1",
@@ -52,8 +52,8 @@ def said(number: int, content: str = "", *calls: Any, agent: str = "", **more: A
 
 def gave(number: int, call: str, content: str, *, agent: str = "", **more: Any) -> Any:
     """The result of a call."""
-    told = {"toolCallId": call, "success": True, "result": {"content": content}, **more}
-    return event(number, "tool.execution_complete", agent, **told)
+    result = {"toolCallId": call, "success": True, "result": {"content": content}, **more}
+    return event(number, "tool.execution_complete", agent, **result)
 
 
 START = event(
@@ -69,25 +69,25 @@ TALK = [
     event(1, "user.message", content="Mend it", transformedContent="<now/>Mend it"),
     event(2, "system.message", role="system", content="You are a client."),
     usage(3, inputTokens=1000, outputTokens=30, cacheReadTokens=100, cacheWriteTokens=50),
-    said(4, "", ("c1", "bash", '{"command": "make"}'), reasoningText="Hm."),
+    reply(4, "", ("c1", "bash", '{"command": "make"}'), reasoningText="Hm."),
     event(5, "tool.execution_start", toolCallId="c1", toolName="bash"),
     gave(6, "c1", "no rule\n<exited with exit code 2>", shellExecution={"exitCode": 2}),
     usage(7, inputTokens=1100, outputTokens=20),
-    said(8, "", ("c2", "task", {"prompt": "Count"})),
+    reply(8, "", ("c2", "task", {"prompt": "Count"})),
     event(9, "subagent.started", "helper", toolCallId="c2", agentType="counter"),
     event(10, "user.message", "helper", content="Count", source="agent-1"),
     usage(11, "helper", inputTokens=500, outputTokens=5),
-    said(12, "Two.", agent="helper"),
+    reply(12, "Two.", agent="helper"),
     gave(13, "c2", "Two."),
     usage(14, inputTokens=1200, outputTokens=10),
-    said(15, "There are two."),
+    reply(15, "There are two."),
     event(16, "session.shutdown", modelMetrics={"mock-1": {"usage": {"inputTokens": 3800}}}),
 ]
 AFTER = [
     event(17, "session.resume", context={"cwd": "/home/dev/demo"}),
     event(18, "user.message", content="Try this"),
     usage(19, inputTokens=1300, outputTokens=5),
-    said(20, "No."),
+    reply(20, "No."),
 ]
 
 
@@ -104,7 +104,7 @@ def write(root: Path) -> None:
         event(22, "session.compaction_complete", summaryContent="It was mended.",
               compactionTokensUsed=used),
         event(23, "user.message", content="Go on"),
-        said(24, "", ("c3", "bash", {"command": "sleep 9"})),
+        reply(24, "", ("c3", "bash", {"command": "sleep 9"})),
         event(25, "tool.execution_complete", toolCallId="c3", success=False, model="resumed",
               error=error),
         event(26, "session.error", message="400 bad request"),
@@ -119,32 +119,32 @@ def write(root: Path) -> None:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, killed calls and subagents included; nothing is a lower bound."""
     home = shared / "data" / "agents" / "copilot" / scenario
-    sessions = wholes(Copilot(), home / "home/.copilot").values()
+    sessions = sessions_of(Copilot(), home / "home/.copilot").values()
 
     assert billed(home) == counted(Copilot(), home / "home/.copilot")
-    assert [] == [notice for whole in sessions for notice in whole.unbilled]
-    assert {"done"} == {str(whole.turn().state) for whole in sessions}
+    assert [] == [notice for session in sessions for notice in session.unbilled]
+    assert {"done"} == {str(session.turn().state) for session in sessions}
 
 
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """Its lines stand between the parent's, and are a channel of their own."""
     home = shared / "data" / "agents" / "copilot" / "subagent" / "home/.copilot"
-    (whole,) = wholes(Copilot(), home).values()
-    (channel,) = {event.channel for event in whole.events} - {"main"}
+    (session,) = sessions_of(Copilot(), home).values()
+    (channel,) = {event.channel for event in session.events} - {"main"}
 
-    assert "call_1_0" == whole.about[channel]
-    main = [e.summary for e in whole.events if e.kind == "assistant_msg" and e.channel == "main"]
+    assert "call_1_0" == session.about[channel]
+    main = [e.summary for e in session.events if e.kind == "assistant_msg" and e.channel == "main"]
     assert ["The helper counted 2 files."] == main
 
 
 def test_a_real_killed_call_is_interrupted(shared: Path) -> None:
     """At the kill it is open; on resume the client says that it was interrupted."""
     home = shared / "data" / "agents" / "copilot" / "killed"
-    (killed,) = wholes(Copilot(), home / "at-kill/.copilot").values()
-    (whole,) = wholes(Copilot(), home / "home/.copilot").values()
+    (killed,) = sessions_of(Copilot(), home / "at-kill/.copilot").values()
+    (session,) = sessions_of(Copilot(), home / "home/.copilot").values()
 
     assert ("running", ("bash", False, False, None)) == (killed.turn().state, outcomes(killed)[0])
-    assert "interrupted" == whole.calls[0].outcome.reason
+    assert "interrupted" == session.calls[0].outcome.reason
 
 
 def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
@@ -168,28 +168,28 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls with their outcome, the title, the branch, errors, and bills counted once."""
     write(tmp_path)
-    (whole,) = wholes(Copilot(), tmp_path).values()
+    (graph,) = sessions_of(Copilot(), tmp_path).values()
 
     assert [("bash", True, True, 2), ("task", True, False, None), ("bash", True, True, None)] == (
-        outcomes(whole)
+        outcomes(graph)
     )
-    session = whole.session()
+    session = graph.session()
     assert ("Mending: all", "main", "/home/dev/demo") == (
-        whole.title,
+        graph.title,
         session.git_branch,
         session.cwd,
     )
-    assert (1030 + 1120 + 1210 + 1305 + 3300, 505) == (whole.spent.own, whole.spent.side.total)
+    assert (1030 + 1120 + 1210 + 1305 + 3300, 505) == (graph.spent.own, graph.spent.side.total)
     assert (850, 50, 100) == (
-        (first := next(iter(whole.bills.values()))).input_tokens,
+        (first := next(iter(graph.bills.values()))).input_tokens,
         first.cache_creation_input_tokens,
         first.cache_read_input_tokens,
     )
-    prompts = [event.summary for event in whole.events if event.kind == "user_msg"]
+    prompts = [event.summary for event in graph.events if event.kind == "user_msg"]
     assert ["Mend it", "Try this", "Go on"] == prompts
-    assert ["Hm."] == [event.summary for event in whole.events if event.kind == "thinking"]
-    assert ["400 bad request"] == [e.summary for e in whole.events if e.kind == "error"]
-    texts = [p.get("text") for m in readout_of(whole).messages().messages for p in m["content"]]
+    assert ["Hm."] == [event.summary for event in graph.events if event.kind == "thinking"]
+    assert ["400 bad request"] == [e.summary for e in graph.events if e.kind == "error"]
+    texts = [p.get("text") for m in readout_of(graph).messages().messages for p in m["content"]]
     assert ["It was mended.", "Go on"] == texts[:2]
 
 
@@ -202,26 +202,26 @@ def test_a_rewind_leaves_what_it_took_out_dead_and_paid(tmp_path: Path) -> None:
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
     second = Copilot().read(source, first.cursor)
 
-    whole = SessionGraph(source.uid, [*first.events, *second.events])
-    gone = [e.summary for e in whole.events if e.state == "dead" and e.kind == "user_msg"]
+    session = SessionGraph(source.uid, [*first.events, *second.events])
+    gone = [e.summary for e in session.events if e.state == "dead" and e.kind == "user_msg"]
     assert ["Try this"] == gone
-    assert (1305, 1030 + 1120 + 1210) == (whole.spent.dead.total, whole.spent.live.total)
+    assert (1305, 1030 + 1120 + 1210) == (session.spent.dead.total, session.spent.live.total)
 
 
 def test_old_logs_are_billed_by_their_totals(tmp_path: Path) -> None:
     """Totals grow over all runs; a run that was killed before its total is a lower bound."""
 
-    def ended(number: int, given: int) -> dict[str, Any]:
-        metrics = {"mock-1": {"usage": {"inputTokens": given, "outputTokens": 10}}}
+    def ended(number: int, input_tokens: int) -> dict[str, Any]:
+        metrics = {"mock-1": {"usage": {"inputTokens": input_tokens, "outputTokens": 10}}}
         return event(number, "session.shutdown", modelMetrics=metrics)
 
-    lines = [START, said(1, "One."), ended(2, 100), said(3, "Two."), ended(4, 300)]
+    lines = [START, reply(1, "One."), ended(2, 100), reply(3, "Two."), ended(4, 300)]
     path = write_lines(tmp_path / SESSION / "events.jsonl", *lines)
-    assert (310, []) == ((whole := load(path, KNOWN).graph).spent.own, whole.unbilled)
+    assert (310, []) == ((session := load(path, KNOWN).graph).spent.own, session.unbilled)
 
-    write_lines(path, *lines, said(5, "Three."))
-    whole = load(path, KNOWN).graph
-    assert (310, [NEVER_BILLED]) == (whole.spent.own, [n.detail for n in whole.unbilled])
+    write_lines(path, *lines, reply(5, "Three."))
+    session = load(path, KNOWN).graph
+    assert (310, [NEVER_BILLED]) == (session.spent.own, [n.detail for n in session.unbilled])
 
 
 def test_a_compaction_without_a_bill_is_told(tmp_path: Path) -> None:
@@ -253,4 +253,6 @@ def test_sessions_whose_process_runs_are_live(tmp_path: Path) -> None:
     assert [] == list(Copilot().live(tmp_path))
 
     (folder / f"inuse.{os.getpid()}.hold").touch()
-    assert [(SESSION, os.getpid())] == [(one.session, one.pid) for one in Copilot().live(tmp_path)]
+    assert [(SESSION, os.getpid())] == [
+        (live.session, live.pid) for live in Copilot().live(tmp_path)
+    ]

@@ -25,9 +25,9 @@ from thence.format.session_graph import REWRITTEN, SessionGraph
 class Lines(ListReader):
     """A document with a list of texts."""
 
-    def items(self, found: RawRecord) -> Sequence[Record]:
+    def items(self, record: RawRecord) -> Sequence[Record]:
         """Return the texts."""
-        return list_items(found.value.get("list"))
+        return list_items(record.value.get("list"))
 
     def about(self, document: Record) -> dict[str, Any]:
         """Return the title."""
@@ -42,29 +42,29 @@ class Lines(ListReader):
         """Return how many were counted."""
         return {"number": self._number}
 
-    def item_facts(self, found: RawRecord) -> Iterable[Fact]:
+    def item_facts(self, record: RawRecord) -> Iterable[Fact]:
         """Return a text with its number."""
         self._number += 1
-        said = f"{self._number}: {found.value.get('said')}"
-        node = Node(self._name(found), PREVIOUS, Is.PROMPT)
-        yield self._fact(found, node, "line", blocks=(prompt(said),))
+        text = f"{self._number}: {record.value.get('said')}"
+        node = Node(self._name(record), PREVIOUS, Is.PROMPT)
+        yield self._fact(record, node, "line", blocks=(prompt(text),))
 
 
 class Plain(Lines):
     """The same, without numbers."""
 
-    def item_facts(self, found: RawRecord) -> Iterable[Fact]:
+    def item_facts(self, record: RawRecord) -> Iterable[Fact]:
         """Return a text."""
-        node = Node(self._name(found), PREVIOUS, Is.PROMPT)
-        yield self._fact(found, node, "line", blocks=(prompt(f"{found.value.get('said')}"),))
+        node = Node(self._name(record), PREVIOUS, Is.PROMPT)
+        yield self._fact(record, node, "line", blocks=(prompt(f"{record.value.get('said')}"),))
 
 
 class Totals(TotalReader):
     """A document with a total."""
 
-    def total(self, found: RawRecord) -> tuple[Usage, str | None] | None:
+    def total(self, record: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total."""
-        return Usage(count(found.value.get("total"))), "m"
+        return Usage(count(record.value.get("total"))), "m"
 
 
 class Reader:
@@ -87,20 +87,20 @@ class Reader:
         self.facts += batch.events
         return batch
 
-    def put(self, *said: str, **more: Any) -> Batch:
+    def put(self, *texts: str, **more: Any) -> Batch:
         """Write a list, and read it."""
-        write_document(self.path, {"list": [{"said": line} for line in said], **more})
+        write_document(self.path, {"list": [{"said": line} for line in texts], **more})
         return self.read()
 
     @property
-    def whole(self) -> SessionGraph:
+    def graph(self) -> SessionGraph:
         """All that was read."""
         return SessionGraph("test:s", self.facts)
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def texts(self) -> list[tuple[str, str]]:
         """What was said, and its state."""
-        return [(event.summary, str(event.state)) for event in self.whole.events]
+        return [(event.summary, str(event.state)) for event in self.graph.events]
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ def reader(tmp_path: Path) -> Reader:
 
 def test_a_list_that_grows_is_read_from_where_it_ended(reader: Reader) -> None:
     """Items that were read are passed over; what they said is remembered."""
-    told = [[fact.line for fact in reader.put(*"abc"[:n]).events] for n in (1, 2, 3, 3)]
+    lines = [[fact.line for fact in reader.put(*"abc"[:n]).events] for n in (1, 2, 3, 3)]
 
-    assert [[1], [2], [3], []] == told
-    assert [("1: a", "live"), ("2: b", "live"), ("3: c", "live")] == reader.said
+    assert [[1], [2], [3], []] == lines
+    assert [("1: a", "live"), ("2: b", "live"), ("3: c", "live")] == reader.texts
     assert {0} == {fact.generation for fact in reader.facts}
 
 
@@ -133,17 +133,17 @@ def test_what_a_list_no_longer_holds_stays_dead(
     reader.put(*"abc")
     batch = reader.put(*later)
 
-    assert states == reader.said
+    assert states == reader.texts
     assert [REWRITTEN] == [notice.what for notice in batch.notices]
-    assert {None, REWRITTEN} >= {event.why for event in reader.whole.events}
+    assert {None, REWRITTEN} >= {event.why for event in reader.graph.events}
 
 
 def test_what_comes_back_is_alive_again(reader: Reader) -> None:
     """A list may be cut and restored any number of times."""
-    for said in ("abc", "a", "abc", "ab", "abc"):
-        reader.put(*said)
+    for letters in ("abc", "a", "abc", "ab", "abc"):
+        reader.put(*letters)
 
-    assert [("1: a", "live"), ("2: b", "live"), ("3: c", "live")] == reader.said
+    assert [("1: a", "live"), ("2: b", "live"), ("3: c", "live")] == reader.texts
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_first_read_of_a_half_written_document_costs_nothing(reader: Reader) -
     reader.read()
     batch = reader.put("a")
 
-    assert ([], [("1: a", "live")]) == (batch.notices, reader.said)
+    assert ([], [("1: a", "live")]) == (batch.notices, reader.texts)
 
 
 def test_odd_texts_and_numbers_cost_nothing(reader: Reader) -> None:
@@ -211,13 +211,13 @@ def test_a_document_that_is_too_large_is_told(
 
 def test_what_a_document_says_of_itself_is_told_when_it_changes(reader: Reader) -> None:
     """The last title counts, with or without new items."""
-    told = [
-        [fact.about for fact in reader.put(*said, title=title).events if fact.about]
-        for said, title in (("a", "Old"), ("ab", "Old"), ("ab", "New"), ("abc", "New"))
+    titles = [
+        [fact.about for fact in reader.put(*letters, title=title).events if fact.about]
+        for letters, title in (("a", "Old"), ("ab", "Old"), ("ab", "New"), ("abc", "New"))
     ]
 
-    assert [[{"title:ai": "Old"}], [], [{"title:ai": "New"}], []] == told
-    assert "New" == reader.whole.title
+    assert [[{"title:ai": "Old"}], [], [{"title:ai": "New"}], []] == titles
+    assert "New" == reader.graph.title
 
 
 def test_a_file_beside_a_document_is_part_of_it(tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_a_total_is_billed_by_what_it_adds(tmp_path: Path) -> None:
         write_document(reader.path, {"total": total, "at": len(reader.facts)})
         reader.read()
 
-    bills = [usage.total for usage in reader.whole.bills.values()]
-    assert ([100, 150, 30], 280) == (bills, reader.whole.spent.own)
+    bills = [usage.total for usage in reader.graph.bills.values()]
+    assert ([100, 150, 30], 280) == (bills, reader.graph.spent.own)
 
 
 def test_a_total_with_odd_values_is_none(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_total_with_odd_values_is_none(tmp_path: Path) -> None:
         reader.path.write_text(json.dumps({"total": total}))
         assert [] == reader.read().skipped
 
-    assert 0 == reader.whole.spent.own
+    assert 0 == reader.graph.spent.own
 
 
 @pytest.mark.parametrize(("lists", "generation"), [(("ab",), 0), (("abc", "ab"), 1)])
@@ -268,8 +268,8 @@ def test_reading_starts_over_in_the_same_generation(
     reader: Reader, lists: tuple[str, ...], generation: int
 ) -> None:
     """As a store does when it derives anew: what the document lost before stays dead."""
-    for said in lists:
-        reader.put(*said)
+    for letters in lists:
+        reader.put(*letters)
     assert reader.cursor is not None
     mark = reader.cursor.marks["main"]
     restarted = Mark(mark.device, mark.inode, -1, mark.mtime_ns, generation=mark.generation)
@@ -280,7 +280,7 @@ def test_reading_starts_over_in_the_same_generation(
     assert ([1, 2], []) == ([fact.line for fact in batch.events], batch.notices)
     assert {generation} == {fact.generation for fact in batch.events}
     expected = [("1: a", "live"), ("2: b", "live"), ("3: c", "dead")]
-    assert expected[: 2 + generation] == reader.said
+    assert expected[: 2 + generation] == reader.texts
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -305,7 +305,7 @@ def test_whatever_happens_to_a_list_nothing_is_lost_or_told_twice(
         every |= set(now)
         reader.put(*now)
 
-    states = dict(reader.said)
-    assert len(states) == len(reader.said)
+    states = dict(reader.texts)
+    assert len(states) == len(reader.texts)
     assert every == states.keys()
-    assert now == [line for line, state in reader.said if state == "live"]
+    assert now == [line for line, state in reader.texts if state == "live"]

@@ -16,7 +16,7 @@ from tests.agents.agents import (
     outcomes,
     prompts_of,
     read_by_steps,
-    wholes,
+    sessions_of,
     without_requests,
     write_all,
     write_document,
@@ -94,9 +94,9 @@ def path_of(root: Path, session: str) -> Path:
     return root / "sessions" / "-home-dev-demo" / f"{session}.jsonl"
 
 
-def put_total(root: Path, session: str, given: int, output: int) -> None:
+def put_total(root: Path, session: str, input_tokens: int, output: int) -> None:
     """Write the total of a session: a hundred of it from the cache."""
-    counts = {"inputTokens": given - 100, "outputTokens": output, "cacheReadTokens": 100}
+    counts = {"inputTokens": input_tokens - 100, "outputTokens": output, "cacheReadTokens": 100}
     inclusive = {"inputTokens": 10**6, "outputTokens": 10**6}
     document = {"model": "custom:Mock-0", "tokenUsage": counts, "inclusiveTokenUsage": inclusive}
     write_document(path_of(root, session).with_suffix(".settings.json"), document)
@@ -150,20 +150,20 @@ def write(root: Path) -> Iterator[None]:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, killed calls included; how many requests there were no file says."""
     home = shared / "data" / "agents" / "droid" / scenario
-    sessions = wholes(Droid(), home / "home/.factory").values()
+    sessions = sessions_of(Droid(), home / "home/.factory").values()
 
     counts = counted(Droid(), home / "home/.factory")
     assert without_requests(billed(home)) == without_requests(counts)
-    assert [] == [notice for whole in sessions for notice in whole.unbilled]
+    assert [] == [notice for session in sessions for notice in session.unbilled]
     assert {("/home/dev/demo", "Mock-0")} == {
-        (whole.session().cwd, whole.session().model) for whole in sessions
+        (session.session().cwd, session.session().model) for session in sessions
     }
 
 
 def test_a_real_fork_is_tied_to_its_parent_and_pays_for_itself_only(shared: Path) -> None:
     """Its first line names the parent and the last message that was copied."""
     home = shared / "data" / "agents" / "droid" / "fork" / "home/.factory"
-    parent, fork = wholes(Droid(), home).values()
+    parent, fork = sessions_of(Droid(), home).values()
 
     assert [("fork", parent.native)] == [(edge.link, edge.session) for edge in fork.edges]
     assert (7165, 3575) == (parent.spent.own, fork.spent.own)
@@ -173,7 +173,7 @@ def test_a_real_fork_is_tied_to_its_parent_and_pays_for_itself_only(shared: Path
 def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     """And its tokens are counted."""
     home = shared / "data" / "agents" / "droid" / "killed"
-    (killed,) = wholes(Droid(), home / "at-kill/.factory").values()
+    (killed,) = sessions_of(Droid(), home / "at-kill/.factory").values()
 
     assert ("running", 1263) == (str(killed.turn().state), killed.spent.own)
     assert [("Execute", False, False, None)] == outcomes(killed)
@@ -207,7 +207,7 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_totals_are_billed_as_they_grow(tmp_path: Path) -> None:
     """So that each part of it is billed at its time; read at once it is one bill."""
     bills = read_by_steps(Droid(), tmp_path, write(tmp_path))[PARENT].bills
-    (once,) = wholes(Droid(), tmp_path)[PARENT].bills.values()
+    (once,) = sessions_of(Droid(), tmp_path)[PARENT].bills.values()
 
     assert [1030, 2330, 1407] == [usage.total for usage in bills.values()]
     assert 4767 == once.total
@@ -233,9 +233,9 @@ def test_a_rewritten_first_line_is_noticed_though_the_client_restores_the_time(
     write_lines(path, start(PARENT, "New name"), *TALK)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    whole = read_by_steps(Droid(), tmp_path, ())[PARENT]
+    session = read_by_steps(Droid(), tmp_path, ())[PARENT]
     again = Droid().read(source, first.cursor)
-    assert ("New name", 1 + len(TALK)) == (whole.title, again.lines)
+    assert ("New name", 1 + len(TALK)) == (session.title, again.lines)
 
 
 def test_a_session_that_is_archived_later_ended_when_it_did(tmp_path: Path) -> None:
@@ -244,17 +244,17 @@ def test_a_session_that_is_archived_later_ended_when_it_did(tmp_path: Path) -> N
     put_total(tmp_path, PARENT, 1000, 30)
     os.utime(path, (WRITTEN, WRITTEN))
     os.utime(path.with_suffix(".settings.json"), (WRITTEN + 86_400, WRITTEN + 86_400))
-    (whole,) = wholes(Droid(), tmp_path).values()
+    (session,) = sessions_of(Droid(), tmp_path).values()
 
-    assert "2026-05-04T10:00:07.000Z" == whole.session().ended_at
+    assert "2026-05-04T10:00:07.000Z" == session.session().ended_at
 
 
 def test_a_session_without_its_total_is_a_lower_bound(tmp_path: Path) -> None:
     """And says why."""
     write_lines(path_of(tmp_path, PARENT), start(PARENT), *TALK)
-    (whole,) = wholes(Droid(), tmp_path).values()
+    (session,) = sessions_of(Droid(), tmp_path).values()
 
-    assert [NO_TOTAL] == [notice.detail for notice in whole.unbilled]
+    assert [NO_TOTAL] == [notice.detail for notice in session.unbilled]
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,8 @@ def test_a_session_without_its_total_is_a_lower_bound(tmp_path: Path) -> None:
 def test_a_turn_ends_as_the_client_says(tmp_path: Path, reason: str, state: str) -> None:
     """An error is an event of its own."""
     path = write_lines(path_of(tmp_path, PARENT), start(PARENT), *TALK[:2], ended(2, reason))
-    whole = load(path, KNOWN).graph
+    session = load(path, KNOWN).graph
 
     if reason != "completed":
-        assert state == str(whole.turn().state)
-    assert (reason == "error") == any(event.kind == "error" for event in whole.events)
+        assert state == str(session.turn().state)
+    assert (reason == "error") == any(event.kind == "error" for event in session.events)

@@ -32,17 +32,17 @@ class Numbers:
         self._generation = mark.generation
         self._count = mark.carry or 0
 
-    def facts(self, found: codec.RawRecord) -> Iterator[Fact]:
+    def facts(self, record: codec.RawRecord) -> Iterator[Fact]:
         """One block per record; `ordinal` is how many came before."""
-        value = found.value
+        value = record.value
         yield Fact(
-            Node(line_name(self._file.key, found.raw), PREVIOUS),
+            Node(line_name(self._file.key, record.raw), PREVIOUS),
             "n",
             blocks=(Block("user_msg", "user", payload=value),),
             file=self._file.key,
             generation=self._generation,
-            line=found.place.line,
-            offset=found.place.offset,
+            line=record.place.line,
+            offset=record.place.offset,
             ordinal=self._count,
             about={"n": value.get("n")},
         )
@@ -56,11 +56,15 @@ class Numbers:
 class Reader:
     """A session of some files, read again and again."""
 
-    def __init__(self, *paths: Path, whole: bool = False, limits: Limits | None = None) -> None:
+    def __init__(
+        self, *paths: Path, is_document: bool = False, limits: Limits | None = None
+    ) -> None:
         self.source = Source(
             "test",
             "s",
-            tuple(File(str(path), f"log{i}", is_document=whole) for i, path in enumerate(paths)),
+            tuple(
+                File(str(path), f"log{i}", is_document=is_document) for i, path in enumerate(paths)
+            ),
         )
         self.limits = limits
         self.cursor: Cursor | None = None
@@ -74,19 +78,19 @@ class Reader:
         return batch
 
     @property
-    def whole(self) -> SessionGraph:
+    def graph(self) -> SessionGraph:
         """The session as it stands."""
         return SessionGraph(self.source.uid, self.facts)
 
     @property
     def numbers(self) -> list[JSON]:
         """What is there now."""
-        return [fact.about["n"] for fact in self.whole.facts]
+        return [fact.about["n"] for fact in self.graph.facts]
 
     @property
     def gone(self) -> list[JSON]:
         """What was there once."""
-        return [e.payload["n"] for e in self.whole.events if e.why == REWRITTEN]
+        return [e.payload["n"] for e in self.graph.events if e.why == REWRITTEN]
 
 
 def msgspec_round(cursor: Cursor) -> Cursor:
@@ -166,11 +170,11 @@ def test_a_torn_tail_is_told_until_it_is_whole(log: Path) -> None:
     """R1, R3: half a line is no record and no error, however often it is looked at."""
     append(log, line(4)[:5])
     reader = Reader(log)
-    told = [reader.read().torn, reader.read().torn]
+    torn = [reader.read().torn, reader.read().torn]
     append(log, line(4)[5:])
-    told.append(reader.read().torn)
+    torn.append(reader.read().torn)
 
-    assert [True, True, False] == told
+    assert [True, True, False] == torn
     assert [1, 2, 3, 4] == reader.numbers
 
 
@@ -198,16 +202,16 @@ def test_a_record_that_the_next_one_is_being_glued_to_stands(log: Path) -> None:
     """R1: at no moment of it does the record go away again."""
     append(log, line(4)[:-1])
     reader = Reader(log)
-    given = [reader.read().events]
+    batches = [reader.read().events]
     for i in range(len(line(5))):
         append(log, line(5)[i : i + 1])
-        given.append(reader.read().events)
+        batches.append(reader.read().events)
         fresh = Reader(log)
         fresh.read()
 
         assert fresh.numbers == reader.numbers
 
-    assert all(len(given[0]) - 3 == sum(f.about["n"] == 4 for f in facts) for facts in given)
+    assert all(len(batches[0]) - 3 == sum(f.about["n"] == 4 for f in facts) for facts in batches)
 
 
 def test_a_carriage_return_that_comes_late_leaves_a_name_alone(log: Path) -> None:
@@ -277,8 +281,8 @@ def test_growth_in_any_pieces_reads_like_the_whole(
             pass
 
     assert {repr(f) for f in once.facts} == {repr(f) for f in grown.facts}
-    assert once.whole.events == grown.whole.events
-    assert once.whole.states == grown.whole.states
+    assert once.graph.events == grown.graph.events
+    assert once.graph.states == grown.graph.states
 
 
 PIECES = (
@@ -309,7 +313,7 @@ def test_a_file_that_grows_byte_by_byte_reads_like_the_whole(tmp_path: Path) -> 
         append(path, content[i : i + 1])
         grown.read()
 
-    assert once.whole.events == grown.whole.events
+    assert once.graph.events == grown.graph.events
     assert [1, 2, 3, 4, 5] == grown.numbers
 
 
@@ -358,7 +362,7 @@ def test_what_a_rewritten_log_no_longer_holds_stays_dead(
     assert [REWRITTEN] == [notice.what for notice in batch.notices]
     assert fresh.numbers == reader.numbers
     assert gone == reader.gone
-    assert {e.event_id for e in fresh.whole.events} <= {e.event_id for e in reader.whole.events}
+    assert {e.event_id for e in fresh.graph.events} <= {e.event_id for e in reader.graph.events}
 
 
 def test_a_log_that_is_rewritten_again_and_again_keeps_all_it_ever_held(log: Path) -> None:
@@ -384,7 +388,7 @@ def test_whatever_is_done_to_a_log_everything_read_is_still_there(
     for state in states:
         rewrite(path, lines(*state))
         reader.read()
-        events = reader.whole.events
+        events = reader.graph.events
         ids = [event.event_id for event in events]
 
         assert state == reader.numbers
@@ -667,15 +671,15 @@ def link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [fifo, endless_link, link, Path.mkdir])
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("is_document", [False, True])
 def test_what_is_no_file_of_ours_is_told_and_passed(
-    tmp_path: Path, make: Callable[[Path], None], whole: bool
+    tmp_path: Path, make: Callable[[Path], None], is_document: bool
 ) -> None:
     """R11, R15: pipes, devices, links and folders are not opened; the rest is read."""
     odd, good = tmp_path / "odd", tmp_path / "good"
     make(odd)
-    good.write_bytes(b'{"n": 1}' if whole else lines(1))
-    reader = Reader(odd, good, whole=whole)
+    good.write_bytes(b'{"n": 1}' if is_document else lines(1))
+    reader = Reader(odd, good, is_document=is_document)
     batch = reader.read()
 
     assert [str(odd)] == [skipped.source for skipped in batch.skipped]
@@ -742,13 +746,13 @@ def test_a_file_that_cannot_be_read_to_its_end_is_told(
 def test_a_document_is_read_anew_when_it_changed(tmp_path: Path) -> None:
     """The newest state counts, and an unchanged one is not opened."""
     path = tmp_path / "summary.json"
-    reader = Reader(path, whole=True)
-    told = []
+    reader = Reader(path, is_document=True)
+    batches = []
     for text in ('{"n": 1}', '{"n": 2}'):
         rewrite_document(path, text)
-        told += [reader.read().events, reader.read().events]
+        batches += [reader.read().events, reader.read().events]
 
-    assert [1, 0, 1, 0] == [len(events) for events in told]
+    assert [1, 0, 1, 0] == [len(events) for events in batches]
     assert [2] == reader.numbers
 
 
@@ -758,7 +762,7 @@ def test_a_document_that_makes_no_sense_leaves_the_last_one_standing(
 ) -> None:
     """R13: caught in the middle of a write it is told once, and read when it is whole."""
     path = tmp_path / "summary.json"
-    reader = Reader(path, whole=True)
+    reader = Reader(path, is_document=True)
     skipped = []
     for text in ('{"n": 1}', bad, bad):
         rewrite_document(path, text)
@@ -776,7 +780,7 @@ def test_a_document_over_the_limit_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     path.write_bytes(b"{}")
     os.truncate(path, files.MAX_DOCUMENT_BYTES + 1)
-    batch = Reader(path, whole=True).read()
+    batch = Reader(path, is_document=True).read()
 
     assert ([codec.TOO_LONG], 0) == ([s.why for s in batch.skipped], batch.bytes)
 
@@ -798,7 +802,7 @@ def test_sources_are_left_as_they_were(log: Path, tmp_path: Path) -> None:
     paths = [log, packed, document]
     before = [(p.read_bytes(), p.stat().st_mtime_ns, p.stat().st_mode) for p in paths]
     for path in paths:
-        reader = Reader(path, whole=path is document)
+        reader = Reader(path, is_document=path is document)
         reader.read()
         reader.read()
         files.read_small(str(path))
@@ -816,7 +820,7 @@ def test_no_handle_stays_open(tmp_path: Path, log: Path) -> None:
         pytest.skip("this system does not list handles")
     for path in tmp_path.iterdir():
         Reader(path).read()
-        Reader(path, whole=True).read()
+        Reader(path, is_document=True).read()
         files.read_small(str(path))
         files.start_of(str(path), 10)
         list(files.chunks_of(str(path)))
@@ -879,7 +883,7 @@ def test_random_changes_of_every_kind_lose_nothing(tmp_path: Path) -> None:
             if chance.randrange(2):
                 while not reader.read().done:
                     pass
-                ids = {event.event_id for event in reader.whole.events}
+                ids = {event.event_id for event in reader.graph.events}
                 fresh = Reader(path)
                 fresh.read()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.agents.agents import billed, counted, outcomes, sessions_of, write_lines
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.gemini.messages import COMPACTION
 from thence.agents.gemini.reader import Gemini
@@ -41,12 +41,14 @@ def asked(number: int, content: Any, **more: Any) -> dict[str, Any]:
     return {"id": f"m{number}", "timestamp": when, "type": "user", "content": content, **more}
 
 
-def said(number: int, content: str, given: int = 0, *calls: Any, **more: Any) -> dict[str, Any]:
+def reply(
+    number: int, content: str, input_tokens: int = 0, *calls: Any, **more: Any
+) -> dict[str, Any]:
     """A message of the model, with its tokens: 10 out, 5 of thought, a tenth from the cache."""
-    tokens = {"input": given, "output": 10, "cached": given // 10, "thoughts": 5}
-    tokens["total"] = given + 15
+    tokens = {"input": input_tokens, "output": 10, "cached": input_tokens // 10, "thoughts": 5}
+    tokens["total"] = input_tokens + 15
     line = {**asked(number, content), "type": "gemini", "content": content, "model": "mock-1"}
-    line |= {"tokens": tokens} if given else {}
+    line |= {"tokens": tokens} if input_tokens else {}
     return {**line, "toolCalls": list(calls), **more} if calls else {**line, **more}
 
 
@@ -54,8 +56,8 @@ def call(name: str, number: str, output: str, status: str = "success", **more: A
     """A call that has ended."""
     response = {"functionResponse": {"id": number, "name": name, "response": {"output": output}}}
     args = {"command": "make"}
-    told = {"id": number, "name": name, "args": args, "result": [response], "status": status}
-    return {**told, **more}
+    fields = {"id": number, "name": name, "args": args, "result": [response], "status": status}
+    return {**fields, **more}
 
 
 def listed(*messages: Any) -> dict[str, Any]:
@@ -70,23 +72,23 @@ TALK = [
     listed(CONTEXT),
     asked(1, "Mend it"),
     {"$set": {"lastUpdated": "2026-05-04T10:00:01.000Z", "summary": "Mending"}},
-    said(2, "", 1000, thoughts=[{"subject": "Plan", "description": "Hm."}]),
-    said(2, "", 1000, SHELL, thoughts=[{"subject": "Plan", "description": "Hm."}]),
+    reply(2, "", 1000, thoughts=[{"subject": "Plan", "description": "Hm."}]),
+    reply(2, "", 1000, SHELL, thoughts=[{"subject": "Plan", "description": "Hm."}]),
     asked(3, SHELL["result"]),
-    said(4, "Let me ask.", 1100),
-    said(4, "Let me ask.", 1100, AGENT),
+    reply(4, "Let me ask.", 1100),
+    reply(4, "Let me ask.", 1100, AGENT),
     asked(5, AGENT["result"]),
-    said(6, "It has no rule.", 1200),
+    reply(6, "It has no rule.", 1200),
 ]
 MEMORY = [  # the list as a new process writes it: no tokens, no calls, other times
     CONTEXT,
     asked(1, "Mend it", timestamp="2026-05-05T00:00:00.000Z"),
-    {**said(2, ""), "content": [{"functionCall": {"id": "s1", "name": "run_shell_command"}}]},
+    {**reply(2, ""), "content": [{"functionCall": {"id": "s1", "name": "run_shell_command"}}]},
     {**asked(2, SHELL["result"]), "id": "m2_response"},
     asked(3, SHELL["result"]),
-    said(4, "Let me ask."),
+    reply(4, "Let me ask."),
     asked(5, AGENT["result"]),
-    said(6, "It has no rule."),
+    reply(6, "It has no rule."),
 ]
 
 
@@ -102,7 +104,7 @@ def write(root: Path) -> None:
         path_of(root),
         *TALK,
         asked(7, "Try this"),
-        said(8, "No.", 1300),
+        reply(8, "No.", 1300),
         {"$rewindTo": "m7"},
         asked(9, "Break it"),
         listed(*MEMORY),
@@ -110,23 +112,23 @@ def write(root: Path) -> None:
         listed(CONTEXT),
         listed(*MEMORY),
         asked(10, "Go on"),
-        said(11, "Yes.", 1400),
+        reply(11, "Yes.", 1400),
         listed(
             CONTEXT,
             asked(12, "<state_snapshot>It was mended.</state_snapshot>"),
-            said(13, "Got it."),
+            reply(13, "Got it."),
             asked(10, "Go on"),
-            said(11, "Yes."),
+            reply(11, "Yes."),
         ),
         asked(14, "And now?"),
-        said(15, "Done.", 1500),
+        reply(15, "Done.", 1500),
         {"id": "m16", "type": "error", "content": "quota"},
     )
     write_lines(
         path_of(root).parent / SESSION / f"{CHILD}.jsonl",
         header(CHILD, "subagent"),
         asked(31, "Count"),
-        said(32, "Two.", 500),
+        reply(32, "Two.", 500),
     )
     (root / "tmp" / "demo" / ".project_root").write_text("/home/dev/demo")
 
@@ -138,47 +140,47 @@ SCENARIOS = ["tools", "resume", "resume-twice", "parallel", "subagent", "compact
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, but for compactions and a killed call, which no file holds."""
     home = shared / "data" / "agents" / "gemini" / scenario
-    sessions = wholes(Gemini(), home / "home/.gemini").values()
+    sessions = sessions_of(Gemini(), home / "home/.gemini").values()
     truth = billed(home, unlogged=("compaction",), thoughts_beside=True)
     if scenario == "killed":
         del truth.calls["run_shell_command"]
 
     assert truth == counted(Gemini(), home / "home/.gemini")
-    reasons = {notice.detail for whole in sessions for notice in whole.unbilled}
+    reasons = {notice.detail for session in sessions for notice in session.unbilled}
     assert ({COMPACTION} if scenario == "compact" else set()) == reasons
-    assert {"done"} == {str(whole.turn().state) for whole in sessions}
-    assert {"/home/dev/demo"} == {whole.session().cwd for whole in sessions}
+    assert {"done"} == {str(session.turn().state) for session in sessions}
+    assert {"/home/dev/demo"} == {session.session().cwd for session in sessions}
 
 
 def test_a_real_failed_prompt_is_dead(shared: Path) -> None:
     """The client takes it out of its list; the error is nowhere."""
     home = shared / "data" / "agents" / "gemini" / "error" / "home/.gemini"
-    (whole,) = wholes(Gemini(), home).values()
+    (session,) = sessions_of(Gemini(), home).values()
 
-    dead = [e.summary for e in whole.events if e.state == "dead" and e.kind == "user_msg"]
+    dead = [e.summary for e in session.events if e.state == "dead" and e.kind == "user_msg"]
     assert ["Break the API now"] == dead
 
 
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """Its log is a channel that names the call."""
     home = shared / "data" / "agents" / "gemini" / "subagent" / "home/.gemini"
-    (whole,) = wholes(Gemini(), home).values()
-    (channel,) = {event.channel for event in whole.events} - {"main"}
+    (session,) = sessions_of(Gemini(), home).values()
+    (channel,) = {event.channel for event in session.events} - {"main"}
 
-    assert "invoke_agent__call_1_0" == whole.about[channel]
+    assert "invoke_agent__call_1_0" == session.about[channel]
 
 
 def test_real_outcomes(shared: Path) -> None:
     """A failed command is a success for the client; its text has the exit code."""
     home = shared / "data" / "agents" / "gemini" / "tools" / "home/.gemini"
-    (whole,) = wholes(Gemini(), home).values()
+    (session,) = sessions_of(Gemini(), home).values()
 
     assert [
         ("read_file", True, False, None),
         ("run_shell_command", True, True, 1),
         ("replace", True, False, None),
         ("run_shell_command", True, False, 0),
-    ] == outcomes(whole)
+    ] == outcomes(session)
 
 
 @pytest.mark.sampled
@@ -193,35 +195,35 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Messages once, calls with their outcome, dead branches, the title, and bills once."""
     write(tmp_path)
-    (whole,) = wholes(Gemini(), tmp_path).values()
+    (session,) = sessions_of(Gemini(), tmp_path).values()
 
     assert [("run_shell_command", True, True, 2), ("invoke_agent", True, False, None)] == (
-        outcomes(whole)
+        outcomes(session)
     )
-    assert ("Mending", "/home/dev/demo") == (whole.title, whole.session().cwd)
+    assert ("Mending", "/home/dev/demo") == (session.title, session.session().cwd)
     live = 1015 + 1115 + 1215 + 1415 + 1515
     assert (live, 1315, 515) == tuple(
-        part.total for part in (whole.spent.live, whole.spent.dead, whole.spent.side)
+        part.total for part in (session.spent.live, session.spent.dead, session.spent.side)
     )
-    said = [e for e in whole.events if e.kind == "user_msg" and e.channel == "main"]
+    prompts = [e for e in session.events if e.kind == "user_msg" and e.channel == "main"]
     assert [
         ("Mend it", "live"),
         ("Try this", "dead"),
         ("Break it", "dead"),
         ("Go on", "live"),
         ("And now?", "live"),
-    ] == [(e.summary, str(e.state)) for e in said]
-    assert ["Plan: Hm."] == [e.summary for e in whole.events if e.kind == "thinking"]
-    assert "a1" == whole.about[f"agent:{CHILD}"]
-    assert ["quota"] == [e.summary for e in whole.events if e.kind == "error"]
+    ] == [(e.summary, str(e.state)) for e in prompts]
+    assert ["Plan: Hm."] == [e.summary for e in session.events if e.kind == "thinking"]
+    assert "a1" == session.about[f"agent:{CHILD}"]
+    assert ["quota"] == [e.summary for e in session.events if e.kind == "error"]
 
 
 def test_after_a_compaction_the_model_sees_summary_and_tail(tmp_path: Path) -> None:
     """The summary, the messages that stay in the list, and what follows."""
     write(tmp_path)
-    said = readout_of(load(path_of(tmp_path), KNOWN).graph).messages().messages
+    messages = readout_of(load(path_of(tmp_path), KNOWN).graph).messages().messages
 
-    texts = [part["text"] for message in said for part in message["content"]]
+    texts = [part["text"] for message in messages for part in message["content"]]
     assert ["Got it.", "Go on", "Yes.", "And now?", "Done."] == texts[1:]
     assert texts[0].startswith("<state_snapshot>")
 
@@ -230,21 +232,21 @@ def test_a_rewind_to_an_unknown_message_clears_all(tmp_path: Path) -> None:
     """So does the client."""
     lines = [*TALK, {"$rewindTo": "nobody"}, asked(7, "Anew")]
     path = write_lines(path_of(tmp_path), *lines)
-    said = readout_of(load(path, KNOWN).graph).messages().messages
+    messages = readout_of(load(path, KNOWN).graph).messages().messages
 
-    assert [["Anew"]] == [[part["text"] for part in message["content"]] for message in said]
+    assert [["Anew"]] == [[part["text"] for part in message["content"]] for message in messages]
 
 
 def test_messages_in_two_logs_of_a_session_are_told_once(tmp_path: Path) -> None:
     """A second log begins with the list of the first, from memory."""
     write_lines(path_of(tmp_path), *TALK)
-    second = [header(), listed(CONTEXT), listed(*MEMORY), asked(7, "Go on"), said(8, "Yes.", 1300)]
+    second = [header(), listed(CONTEXT), listed(*MEMORY), asked(7, "Go on"), reply(8, "Yes.", 1300)]
     write_lines(path_of(tmp_path, 1), *second)
-    (whole,) = wholes(Gemini(), tmp_path).values()
+    (session,) = sessions_of(Gemini(), tmp_path).values()
 
-    assert 1015 + 1115 + 1215 + 1315 == whole.spent.own
-    assert ["Mend it", "Go on"] == [e.summary for e in whole.events if e.kind == "user_msg"]
-    assert {"live"} == {str(e.state) for e in whole.events if e.kind == "user_msg"}
+    assert 1015 + 1115 + 1215 + 1315 == session.spent.own
+    assert ["Mend it", "Go on"] == [e.summary for e in session.events if e.kind == "user_msg"]
+    assert {"live"} == {str(e.state) for e in session.events if e.kind == "user_msg"}
 
 
 def test_roots_and_retention(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, wholes
-from tests.agents.databases import Step, at_once, grown, insert, run, said
+from tests.agents.agents import billed, counted, outcomes, sessions_of
+from tests.agents.databases import Step, at_once, event_rows, grown, insert, run
 from thence.agents.goose.reader import Goose
 from thence.agents.goose.rows import KILLED, TITLE
 from thence.format.session_graph import SessionGraph
@@ -41,10 +41,10 @@ def session(name: str, kind: str = "user", title: str = "Mending") -> Step:
     return insert("sessions", id=name, name=title, session_type=kind, **row, **more)
 
 
-def total(given: int, output: int, name: str = PARENT) -> Step:
+def total(input_tokens: int, output: int, name: str = PARENT) -> Step:
     """The total of a session so far."""
     query = "UPDATE sessions SET accumulated_input_tokens = ?, accumulated_output_tokens = ?"
-    return f"{query} WHERE id = ?", (given, output, name)
+    return f"{query} WHERE id = ?", (input_tokens, output, name)
 
 
 def message(second: int, role: str, *parts: dict[str, Any], **more: Any) -> Step:
@@ -114,34 +114,34 @@ def write(root: Path) -> None:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field that the client keeps is exact; it does not tell what the cache gave."""
     home = shared / "data" / "agents" / "goose" / scenario
-    sessions = wholes(ADAPTER, home / HOME).values()
+    sessions = sessions_of(ADAPTER, home / HOME).values()
     truth = billed(home, unlogged=("side",), side=())
-    found = counted(ADAPTER, home / HOME)
+    counts = counted(ADAPTER, home / HOME)
 
-    assert (truth.own.input, truth.own.output) == (found.own.input, found.own.output)
-    assert (truth.calls, truth.prompts) == (found.calls, found.prompts)
-    assert {TITLE} == {notice.detail for whole in sessions for notice in whole.unbilled}
-    assert {"done"} == {str(whole.turn().state) for whole in sessions}
-    assert {"/home/dev/demo"} == {whole.session().cwd for whole in sessions}
+    assert (truth.own.input, truth.own.output) == (counts.own.input, counts.own.output)
+    assert (truth.calls, truth.prompts) == (counts.calls, counts.prompts)
+    assert {TITLE} == {notice.detail for graph in sessions for notice in graph.unbilled}
+    assert {"done"} == {str(graph.turn().state) for graph in sessions}
+    assert {"/home/dev/demo"} == {graph.session().cwd for graph in sessions}
 
 
 def test_a_killed_step_is_a_lower_bound(shared: Path) -> None:
     """Its prompt alone is on the disk; the total says that something is missing."""
     home = shared / "data" / "agents" / "goose" / "killed"
-    truth, found = billed(home, unlogged=("side",), side=()), counted(ADAPTER, home / HOME)
-    (killed,) = wholes(ADAPTER, home / "at-kill/.local/share/goose").values()
-    (whole,) = wholes(ADAPTER, home / HOME).values()
+    truth, counts = billed(home, unlogged=("side",), side=()), counted(ADAPTER, home / HOME)
+    (killed,) = sessions_of(ADAPTER, home / "at-kill/.local/share/goose").values()
+    (graph,) = sessions_of(ADAPTER, home / HOME).values()
 
-    assert (truth.own.input - 1230, truth.own.output - 33) == (found.own.input, found.own.output)
-    assert ({"tree": 2}, truth.prompts) == (found.calls, found.prompts)
-    assert {KILLED, TITLE} == {notice.detail for notice in whole.unbilled}
-    assert ("running", "done") == (str(killed.turn().state), str(whole.turn().state))
+    assert (truth.own.input - 1230, truth.own.output - 33) == (counts.own.input, counts.own.output)
+    assert ({"tree": 2}, truth.prompts) == (counts.calls, counts.prompts)
+    assert {KILLED, TITLE} == {notice.detail for notice in graph.unbilled}
+    assert ("running", "done") == (str(killed.turn().state), str(graph.turn().state))
 
 
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """By the result of the call."""
     home = shared / "data" / "agents" / "goose" / "subagent"
-    parent, child = wholes(ADAPTER, home / HOME).values()
+    parent, child = sessions_of(ADAPTER, home / HOME).values()
 
     assert [("subagent", child.native, "call_2_0", True)] == [
         (e.link, e.session, e.call, e.child) for e in parent.edges
@@ -160,22 +160,22 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_read_after_every_row_it_is_the_session_read_at_once(tmp_path: Path) -> None:
     """Totals are told as often as they are read, and their sum is the last one."""
     write(tmp_path / "whole")
-    whole = at_once(ADAPTER, tmp_path / "whole")
+    expected = at_once(ADAPTER, tmp_path / "whole")
     path = tmp_path / "grown/sessions/sessions.db"
     one_by_one = grown(ADAPTER, tmp_path / "grown", path, SCHEMA, steps())
 
-    assert {name: said(one) for name, one in whole.items()} == {
-        name: said(one) for name, one in one_by_one.items()
+    assert {name: event_rows(graph) for name, graph in expected.items()} == {
+        name: event_rows(graph) for name, graph in one_by_one.items()
     }
-    assert {name: one.spent.own for name, one in whole.items()} == {
-        name: one.spent.own for name, one in one_by_one.items()
+    assert {name: graph.spent.own for name, graph in expected.items()} == {
+        name: graph.spent.own for name, graph in one_by_one.items()
     }
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls with their outcome, thoughts, the subagent, and what was lost with a kill."""
     write(tmp_path)
-    parent, child = wholes(ADAPTER, tmp_path).values()
+    parent, child = sessions_of(ADAPTER, tmp_path).values()
 
     assert [
         ("shell", True, True, 2),
@@ -215,18 +215,18 @@ def test_a_compaction_replaces_all_rows_and_loses_none(tmp_path: Path) -> None:
     database.close()
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     again = ADAPTER.read(source, batch.cursor)
-    whole = SessionGraph(source.uid, [*batch.events, *again.events])
-    texts = [p.get("text") for m in readout_of(whole).messages().messages for p in m["content"]]
+    graph = SessionGraph(source.uid, [*batch.events, *again.events])
+    texts = [p.get("text") for m in readout_of(graph).messages().messages for p in m["content"]]
 
-    assert before <= {e.event_id for e in whole.events}
+    assert before <= {e.event_id for e in graph.events}
     assert ["It was mended.", "And now?"] == texts
-    assert 4440 == whole.spent.own
+    assert 4440 == graph.spent.own
 
 
 def test_roots_follow_the_variables() -> None:
     """One variable moves all of it, another the data of all programs."""
     home = Path("/home/dev")
-    found = ADAPTER.roots(home, {"GOOSE_PATH_ROOT": "/g", "XDG_DATA_HOME": "/data"})
+    paths = ADAPTER.roots(home, {"GOOSE_PATH_ROOT": "/g", "XDG_DATA_HOME": "/data"})
 
-    assert [Path("/g/data"), Path("/data/goose")] == found[:2]
-    assert home / ".local/share/goose" in found
+    assert [Path("/g/data"), Path("/data/goose")] == paths[:2]
+    assert home / ".local/share/goose" in paths

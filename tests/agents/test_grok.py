@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.groks import ONE, THREE, TWO, Folder
+from tests.agents.groks import FIRST, SECOND, THIRD, Folder
 from thence.agents import AgentPrompt, Live
 from thence.agents.grok.reader import Grok, side_file
 from thence.agents.sessions import load
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
-def found(home: Path) -> list[str]:
+def session_ids(home: Path) -> list[str]:
     """The sessions below a home."""
     return [source.session for source in Grok().find(home)]
 
@@ -42,54 +42,54 @@ def test_homes_are_told_by_the_environment_or_are_usual(tmp_path: Path) -> None:
 
 def test_sessions_are_found_by_project(tmp_path: Path) -> None:
     """G1: `sessions/<encoded cwd>/<id>/`, and the folder `sessions` by itself."""
-    for session, group in ((TWO, "b"), (ONE, "a"), (THREE, "a")):
+    for session, group in ((SECOND, "b"), (FIRST, "a"), (THIRD, "a")):
         Folder(tmp_path, session, group).turn("x", 0)
 
-    assert [ONE, THREE, TWO] == found(tmp_path) == found(tmp_path / "sessions")
-    assert [] == found(tmp_path / "sessions" / "a")
+    assert [FIRST, THIRD, SECOND] == session_ids(tmp_path) == session_ids(tmp_path / "sessions")
+    assert [] == session_ids(tmp_path / "sessions" / "a")
 
 
 def test_other_tools_in_the_same_home_are_not_claimed(tmp_path: Path) -> None:
     """G12: what does not have the client's layout is somebody else's."""
     (tmp_path / "grok.db").write_bytes(b"SQLite format 3\0")
     (tmp_path / "user-settings.json").write_text("{}")
-    for name in ("sessions/project/notes", f"sessions/project/{ONE}", "sessions/a/b"):
+    for name in ("sessions/project/notes", f"sessions/project/{FIRST}", "sessions/a/b"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "sessions/a/b/chat_history.jsonl").write_text("{}\n")
     (tmp_path / "sessions/session_search.sqlite").write_bytes(b"")
 
-    assert [] == found(tmp_path)
+    assert [] == session_ids(tmp_path)
     assert [] == [p for p in tmp_path.rglob("*") if Grok().at(p)]
 
 
 def test_empty_sessions_are_sessions(tmp_path: Path) -> None:
     """R12: an empty log, and an entry in the list without any."""
-    Folder(tmp_path, ONE).write("updates.jsonl", "")
-    Folder(tmp_path, TWO).summary()
+    Folder(tmp_path, FIRST).write("updates.jsonl", "")
+    Folder(tmp_path, SECOND).summary()
 
-    assert [ONE, TWO] == found(tmp_path)
+    assert [FIRST, SECOND] == session_ids(tmp_path)
     assert [[], []] == [load(s.path, {"grok": Grok()}).graph.events for s in folders(tmp_path)]
 
 
 def folders(home: Path) -> list[Folder]:
     """The sessions of a home as folders."""
-    return [Folder(home, session) for session in (ONE, TWO)]
+    return [Folder(home, session) for session in (FIRST, SECOND)]
 
 
 def test_links_are_not_followed(folder: Folder, tmp_path: Path) -> None:
     """R11: a link to a project, a session or a log is no second session."""
     sessions = folder.path.parent.parent
     (sessions / "linked").symlink_to(folder.path.parent)
-    (folder.path.parent / TWO).symlink_to(folder.path)
-    other = Folder(folder.home, THREE)
+    (folder.path.parent / SECOND).symlink_to(folder.path)
+    other = Folder(folder.home, THIRD)
     (other.path / "updates.jsonl").symlink_to(folder.path / "updates.jsonl")
 
-    assert [ONE] == found(folder.home)
-    assert Grok().at(folder.path.parent / TWO) is None
+    assert [FIRST] == session_ids(folder.home)
+    assert Grok().at(folder.path.parent / SECOND) is None
 
 
 @pytest.mark.parametrize(
-    "name", ["", "updates.jsonl", "terminal/c1.log", f"subagents/{TWO}/meta.json"]
+    "name", ["", "updates.jsonl", "terminal/c1.log", f"subagents/{SECOND}/meta.json"]
 )
 def test_any_file_of_a_session_leads_to_it(folder: Folder, name: str) -> None:
     """G1: the folder itself, its log, and what lies deeper."""
@@ -99,18 +99,18 @@ def test_any_file_of_a_session_leads_to_it(folder: Folder, name: str) -> None:
     source = Grok().at(path)
 
     assert source is not None
-    assert (ONE, str(folder.home)) == (source.session, source.root)
+    assert (FIRST, str(folder.home)) == (source.session, source.root)
 
 
 def test_a_folder_of_another_name_is_known_by_its_entry(tmp_path: Path) -> None:
     """R11: a session that was put elsewhere keeps its id."""
     folder = Folder(tmp_path, "kept")
     folder.write("chat_history.jsonl", "")
-    folder.write("summary.json", {"info": {"id": TWO}})
+    folder.write("summary.json", {"info": {"id": SECOND}})
 
     source = Grok().at(folder.path)
     assert source is not None
-    assert TWO == source.session
+    assert SECOND == source.session
 
 
 def test_a_broken_summary_costs_its_own_words_only(folder: Folder) -> None:
@@ -140,13 +140,13 @@ def test_the_summary_tells_place_model_and_title(folder: Folder) -> None:
     folder.summary(
         generated_title="Pools", session_summary="first words", head_branch="main", agent_name="x"
     )
-    session = folder.whole.session()
+    session = folder.graph.session()
 
     assert ("/work/tidepool", "main", "grok-x", "Pools") == (
         session.cwd,
         session.git_branch,
         session.model,
-        folder.whole.title,
+        folder.graph.title,
     )
 
 
@@ -154,7 +154,7 @@ def test_a_title_given_by_hand_is_the_title(folder: Folder) -> None:
     """R8: the last document counts, a given name before a made-up one."""
     folder.summary(generated_title="Mine", title_is_manual=True)
 
-    assert ("Mine", "Mine") == (folder.whole.title, folder.whole.about["title:custom"])
+    assert ("Mine", "Mine") == (folder.graph.title, folder.graph.about["title:custom"])
 
 
 @pytest.mark.parametrize(
@@ -163,17 +163,17 @@ def test_a_title_given_by_hand_is_the_title(folder: Folder) -> None:
 )  # fmt: skip
 def test_a_parent_in_the_summary_is_a_tie(folder: Folder, kind: str, link: str) -> None:
     """G8: forks name their parent, whatever their kind; subagents in some versions."""
-    folder.summary(parent_session_id=TWO, session_kind=kind, num_messages=99)
+    folder.summary(parent_session_id=SECOND, session_kind=kind, num_messages=99)
 
-    assert [(link, TWO, False)] == [(e.link, e.session, e.child) for e in folder.whole.edges]
-    assert kind == folder.whole.about["kind"]
+    assert [(link, SECOND, False)] == [(e.link, e.session, e.child) for e in folder.graph.edges]
+    assert kind == folder.graph.about["kind"]
 
 
 def test_a_session_without_a_human_is_automated(folder: Folder) -> None:
     """G10: the client says so itself."""
     folder.write("prompt_context.json", {"is_non_interactive": True})
 
-    assert folder.whole.about["automated"] is True
+    assert folder.graph.about["automated"] is True
 
 
 def test_the_clients_own_totals_are_told_and_never_added(folder: Folder) -> None:
@@ -181,17 +181,21 @@ def test_the_clients_own_totals_are_told_and_never_added(folder: Folder) -> None
     folder.write("usage.json", {"session": {"totalTokens": 9999, "modelCalls": 3}})
     folder.write("signals.json", {"contextTokensUsed": 12, "contextWindowTokens": 200})
 
-    whole = folder.whole
-    assert 100 == whole.spent.own
-    assert {"totalTokens": 9999, "modelCalls": 3} == whole.about["status:usage"]
-    assert 200 == whole.about["status:context"]["window"]
+    session = folder.graph
+    assert 100 == session.spent.own
+    assert {"totalTokens": 9999, "modelCalls": 3} == session.about["status:usage"]
+    assert 200 == session.about["status:context"]["window"]
 
 
 def test_children_are_known_from_the_parents_side(folder: Folder) -> None:
     """G8: a subagent names no parent; its parent's folder names it."""
-    folder.write(f"subagents/{TWO}/meta.json", {"child_session_id": TWO, "description": "dig"})
+    folder.write(
+        f"subagents/{SECOND}/meta.json", {"child_session_id": SECOND, "description": "dig"}
+    )
 
-    assert [("subagent", TWO, True)] == [(e.link, e.session, e.child) for e in folder.whole.edges]
+    assert [("subagent", SECOND, True)] == [
+        (e.link, e.session, e.child) for e in folder.graph.edges
+    ]
 
 
 # -- whole outputs ----------------------------------------------------------------------------
@@ -225,15 +229,15 @@ def _output_file(folder: Folder, call: str) -> str | None:
 def test_only_sessions_whose_process_runs_are_live(tmp_path: Path) -> None:
     """A1: the list outlives a crash; a process that is gone is not running."""
     rows = [
-        {"session_id": ONE, "pid": os.getpid(), "cwd": "/work"},
-        {"session_id": TWO, "pid": 2**31 - 1},
-        {"session_id": THREE},
+        {"session_id": FIRST, "pid": os.getpid(), "cwd": "/work"},
+        {"session_id": SECOND, "pid": 2**31 - 1},
+        {"session_id": THIRD},
         {"pid": os.getpid()},
         "junk",
     ]
     (tmp_path / "active_sessions.json").write_text(json.dumps(rows))
 
-    assert [Live(ONE, os.getpid(), "running", cwd="/work")] == list(Grok().live(tmp_path))
+    assert [Live(FIRST, os.getpid(), "running", cwd="/work")] == list(Grok().live(tmp_path))
 
 
 @pytest.mark.parametrize("text", [None, "", "[", "{}", "3"])
@@ -248,15 +252,15 @@ def test_no_list_is_no_live_session(tmp_path: Path, text: str | None) -> None:
 def test_prompts_of_all_projects_come_oldest_first(tmp_path: Path) -> None:
     """G1: the folder's name, or `.cwd` in it, is the project for the eye."""
     for group, when, prompt in (("%2Fwork%2Fa", "2026-02", "later"), ("slug", "2026-01", "first")):
-        folder = Folder(tmp_path, ONE, group)
-        row = {"timestamp": when, "session_id": ONE, "prompt": prompt, "is_bash": False}
+        folder = Folder(tmp_path, FIRST, group)
+        row = {"timestamp": when, "session_id": FIRST, "prompt": prompt, "is_bash": False}
         folder.line("../prompt_history.jsonl", row)
         folder.line("../prompt_history.jsonl", "{broken")
     (tmp_path / "sessions" / "slug" / ".cwd").write_text("/work/very/long\n")
 
     assert [
-        AgentPrompt("first", "2026-01", ONE, "/work/very/long"),
-        AgentPrompt("later", "2026-02", ONE, "/work/a"),
+        AgentPrompt("first", "2026-01", FIRST, "/work/very/long"),
+        AgentPrompt("later", "2026-02", FIRST, "/work/a"),
     ] == list(Grok().prompts(tmp_path))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.groks import Folder, Growing, told
+from tests.agents.groks import Folder, Growing, contents_of
 from thence.agents.grok.chat import NO_BILLS, replacement, row_of
 from thence.format import derived_events
 from thence.format.graph import State
@@ -25,9 +25,9 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def text(said: str) -> list[dict[str, str]]:
+def text(content: str) -> list[dict[str, str]]:
     """Content of one text."""
-    return [{"type": "text", "text": said}]
+    return [{"type": "text", "text": content}]
 
 
 CALL = {"id": "c1", "name": "read_file", "arguments": '{"target_file": "a.py"}'}
@@ -42,7 +42,7 @@ def test_without_another_log_it_is_the_log(folder: Folder) -> None:
     folder.chat(type="tool_result", tool_call_id="c1", content="x = 1")
     folder.chat(type="assistant", content="It is 1.", tool_calls=[])
 
-    whole = folder.whole
+    session = folder.graph
     assert [
         "lifecycle",
         "user_msg",
@@ -51,11 +51,11 @@ def test_without_another_log_it_is_the_log(folder: Folder) -> None:
         "tool_call",
         "tool_result",
         "assistant_msg",
-    ] == [event.kind for event in whole.events]
-    assert {None} == {event.ts for event in whole.events}
-    assert {"target_file": "a.py"} == whole.events[4].payload
-    assert TurnState.DONE == whole.turn().state
-    assert [NO_BILLS] == [notice.detail for notice in whole.unbilled]
+    ] == [event.kind for event in session.events]
+    assert {None} == {event.ts for event in session.events}
+    assert {"target_file": "a.py"} == session.events[4].payload
+    assert TurnState.DONE == session.turn().state
+    assert [NO_BILLS] == [notice.detail for notice in session.unbilled]
 
 
 def test_rows_of_the_oldest_versions(folder: Folder) -> None:
@@ -65,9 +65,9 @@ def test_rows_of_the_oldest_versions(folder: Folder) -> None:
     folder.chat(role="assistant", content="on it", tool_calls=[function], reasoning_content="hm")
     folder.chat(role="tool", tool_call_id="c1", content="a.py")
 
-    (pair,) = derived_events.calls(folder.whole.events)
+    (pair,) = derived_events.calls(folder.graph.events)
     assert ("ls", "a.py") == (pair.call.tool, pair.result and pair.result.payload)
-    assert ["user_msg", "thinking", "assistant_msg"] == [e.kind for e in folder.whole.events[:3]]
+    assert ["user_msg", "thinking", "assistant_msg"] == [e.kind for e in folder.graph.events[:3]]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_tools_of_the_api_are_told_once(folder: Folder) -> None:
 
     assert [("web_search", False), ("read_file", None), ("read_file", None)] == [
         (pair.call.tool, pair.ending and pair.ending.failed)
-        for pair in derived_events.calls(folder.whole.events)
+        for pair in derived_events.calls(folder.graph.events)
     ]
 
 
@@ -132,20 +132,20 @@ def test_a_better_log_that_comes_later_takes_its_place(folder: Folder) -> None:
     folder.chat(type="user", content="go")
     growing.read()
     folder.turn("go", 0)
-    whole = growing.read()
+    session = growing.read()
 
     assert [("user_msg", State.LIVE), ("user_msg", State.DEAD)] == [
-        (e.kind, e.state) for e in whole.events if e.kind == "user_msg"
+        (e.kind, e.state) for e in session.events if e.kind == "user_msg"
     ]
-    assert [REWRITTEN] == [e.why for e in whole.events if e.why]
+    assert [REWRITTEN] == [e.why for e in session.events if e.why]
 
 
 def test_reading_row_by_row_gives_the_same(tmp_path: Path) -> None:
     """R1: whatever the pieces."""
-    whole, part = Folder(tmp_path / "a"), Folder(tmp_path / "b")
+    complete, part = Folder(tmp_path / "a"), Folder(tmp_path / "b")
     growing = Growing(part)
     search = {"type": "web_search_call", "id": "ws1", "status": "completed"}
-    for folder in (whole, part):
+    for folder in (complete, part):
         for row in (
             {"type": "user", "content": "go"},
             {"type": "assistant", "content": "a", "raw_output": [search]},
@@ -156,7 +156,7 @@ def test_reading_row_by_row_gives_the_same(tmp_path: Path) -> None:
             if folder is part:
                 got = growing.read()
 
-    assert told(whole.whole) == told(got)
+    assert contents_of(complete.graph) == contents_of(got)
 
 
 def test_a_replacement_goes_to_the_model_and_is_nobodys_event() -> None:
@@ -209,6 +209,6 @@ def test_no_row_raises(
         folder.chat(**row)
         beside.chat(**row)
 
-    assert len(rows) == len(folder.whole.facts if rows else [])
-    assert 3 == len(beside.whole.events)
-    assert [] == problems(readout_of(folder.whole).messages().messages) if rows else True
+    assert len(rows) == len(folder.graph.facts if rows else [])
+    assert 3 == len(beside.graph.events)
+    assert [] == problems(readout_of(folder.graph).messages().messages) if rows else True

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.groks import TWO, Folder, Growing, child, compacted, told
+from tests.agents.groks import SECOND, Folder, Growing, child, compacted, contents_of
 from thence.format import derived_events
 from thence.format.graph import State
 from thence.format.repair import problems
@@ -40,13 +40,13 @@ def test_results_of_a_crash_are_found_in_the_chat_history(folder: Folder) -> Non
         content="Tool execution was cancelled by the user (tool `x` was not executed).",
     )
 
-    whole = folder.whole
+    session = folder.graph
     pairs = {
         pair.call.call: pair.result and pair.result.payload
-        for pair in derived_events.calls(whole.events)
+        for pair in derived_events.calls(session.events)
     }
     assert {"c1": None, "c2": "exit: 0\nsecond\n"} == pairs
-    assert ("c1",) == whole.turn().open_calls
+    assert ("c1",) == session.turn().open_calls
 
 
 def test_a_result_in_the_log_is_not_told_twice(folder: Folder) -> None:
@@ -57,8 +57,8 @@ def test_a_result_in_the_log_is_not_told_twice(folder: Folder) -> None:
     folder.chat(type="user", content="go")
     folder.chat(type="tool_result", tool_call_id="c1", content="exit: 0\na\n")
 
-    assert 1 == sum(event.kind == "tool_result" for event in folder.whole.events)
-    assert 1 == sum(event.kind == "user_msg" for event in folder.whole.events)
+    assert 1 == sum(event.kind == "tool_result" for event in folder.graph.events)
+    assert 1 == sum(event.kind == "user_msg" for event in folder.graph.events)
 
 
 def test_an_approval_that_is_waited_for_shows(folder: Folder) -> None:
@@ -67,9 +67,9 @@ def test_an_approval_that_is_waited_for_shows(folder: Folder) -> None:
     folder.call("c1", command="git push")
     folder.event("turn_started", model_id="grok-x")
     folder.event("permission_requested", tool_name="run_terminal_command")
-    waiting = folder.whole
+    waiting = folder.graph
     folder.event("permission_resolved", decision="allow", wait_ms=900)
-    running = folder.whole
+    running = folder.graph
 
     assert (TurnState.WAITING, TurnState.RUNNING) == (waiting.turn().state, running.turn().state)
     assert TurnState.INTERRUPTED == waiting.turn(alive=False).state
@@ -87,18 +87,18 @@ def test_durations_come_from_the_telemetry(folder: Folder) -> None:
     folder.result("c1", "a\n")
     folder.event("tool_completed", tool_call_id="c1", outcome="success", duration_ms=31)
 
-    result = next(event for event in folder.whole.events if event.kind == "tool_result")
+    result = next(event for event in folder.graph.events if event.kind == "tool_result")
     assert 31 == result.took_ms
 
 
 def test_telemetry_stands_on_no_line(folder: Folder) -> None:
     """G2: records of another file change nothing of the conversation."""
     folder.turn("one", 0)
-    before = folder.whole
+    before = folder.graph
     folder.event("turn_started")
     folder.event("phase_changed", phase="streaming_text")
     folder.line("rewind_points.jsonl", {"prompt_index": 0, "file_snapshots": {"a.py": "x" * 99}})
-    after = folder.whole
+    after = folder.graph
 
     assert readout_of(before).messages() == readout_of(after).messages()
     assert [State.INTERNAL] * 3 == after.states[3:]
@@ -112,12 +112,12 @@ def story(folder: Folder) -> None:
     """A session with a bit of everything."""
     folder.summary(generated_title="Pools")
     folder.prompt("zero", 0)
-    folder.said("on ")
-    folder.said("it")
+    folder.say("on ")
+    folder.say("it")
     folder.call("c1", command="ls")
     folder.result("c1", "é\n", code=1)
     folder.done(100, calls=3, turns=1)
-    child(folder, TWO, 50, "2026-11-15T18:36:05.001000Z")
+    child(folder, SECOND, 50, "2026-11-15T18:36:05.001000Z")
     folder.turn("one", 1)
     folder.update("rewind_marker", target_prompt_index=1)
     compacted(folder)
@@ -128,15 +128,15 @@ def story(folder: Folder) -> None:
 
 def test_reading_in_any_pieces_gives_the_same(tmp_path: Path) -> None:
     """R1: byte by byte, the incremental reading equals reading at once."""
-    whole, part = Folder(tmp_path / "a"), Folder(tmp_path / "b")
-    story(whole)
-    child(part, TWO, 50, "2026-11-15T18:36:05.001000Z")
+    complete, part = Folder(tmp_path / "a"), Folder(tmp_path / "b")
+    story(complete)
+    child(part, SECOND, 50, "2026-11-15T18:36:05.001000Z")
     for name in ("summary.json", "compaction_checkpoints/c.json"):
-        part.write(name, (whole.path / name).read_text())
+        part.write(name, (complete.path / name).read_text())
     growing = Growing(part)
     chance = random.Random(7)
     for name in ("updates.jsonl", "events.jsonl", "chat_history.jsonl"):
-        data, at = (whole.path / name).read_bytes(), 0
+        data, at = (complete.path / name).read_bytes(), 0
         while at < len(data):
             step = chance.choice((1, 40, 400))
             with (part.path / name).open("ab") as log:
@@ -144,7 +144,7 @@ def test_reading_in_any_pieces_gives_the_same(tmp_path: Path) -> None:
             at += step
             got = growing.read()
 
-    assert told(whole.whole) == told(got)
+    assert contents_of(complete.graph) == contents_of(got)
 
 
 def test_a_second_read_reads_nothing(folder: Folder) -> None:
@@ -162,11 +162,11 @@ def test_any_order_of_facts_gives_the_same(folder: Folder) -> None:
     """R2: files may be read in any order."""
     story(folder)
     growing = Growing(folder)
-    expected = told(growing.read())
+    expected = contents_of(growing.read())
     random.Random(3).shuffle(growing.facts)
     growing.facts.sort(key=lambda fact: fact.file, reverse=True)
 
-    assert expected == told(growing.read())
+    assert expected == contents_of(growing.read())
 
 
 def test_a_bad_line_costs_itself_only(folder: Folder) -> None:
@@ -203,7 +203,7 @@ def test_neither_key_order_nor_spacing_matter(folder: Folder) -> None:
     turned = json.dumps(dict(reversed(record.items())), separators=(" ,  ", " : "))
     folder.line("updates.jsonl", turned)
 
-    assert ["hi"] == [event.summary for event in folder.whole.events]
+    assert ["hi"] == [event.summary for event in folder.graph.events]
 
 
 JUNK = st.recursive(
@@ -278,6 +278,6 @@ def test_no_content_raises(
     for kind, meta, update in records:
         folder.update(kind, meta, **update)
 
-    whole = folder.whole if records else None
-    assert whole is None or len(whole.facts) == len(whole.states)
-    assert whole is None or [] == problems(readout_of(whole).messages().messages)
+    session = folder.graph if records else None
+    assert session is None or len(session.facts) == len(session.states)
+    assert session is None or [] == problems(readout_of(session).messages().messages)

@@ -27,7 +27,7 @@ from thence.format.facts import Fact
 from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
-WHOLE = settings.get_current_profile_name() == "whole"
+ALL_TESTS = settings.get_current_profile_name() == "full"
 PARTS = 4
 """Into how many tests the sessions are divided, so that they run side by side."""
 
@@ -47,16 +47,16 @@ Known = tuple[Adapter, Source]
 def sessions(data: Path) -> list[Known]:
     """All sessions below the folder of real files, each once, smallest first."""
     known = adapters()
-    found: dict[tuple[str, ...], Known] = {}
+    sources: dict[tuple[str, ...], Known] = {}
     for path in sorted(data.rglob("*")):
         if path.suffix not in (".jsonl", ".json", ".zst") or not path.is_file():
             continue
         for adapter in known.values():
             source = adapter.at(path)
             if source is not None:
-                found.setdefault(tuple(file.path for file in source.files), (adapter, source))
+                sources.setdefault(tuple(file.path for file in source.files), (adapter, source))
                 break
-    return sorted(found.values(), key=lambda known: (size(known[1]), known[1].path))
+    return sorted(sources.values(), key=lambda known: (size(known[1]), known[1].path))
 
 
 def size(source: Source) -> int:
@@ -64,16 +64,24 @@ def size(source: Source) -> int:
     return sum(Path(file.path).stat().st_size for file in source.files)
 
 
-def sample(data: Path, part: int, *, each: int, whole: int) -> list[Known]:
+def sample(data: Path, part: int, *, each: int, full: int) -> list[Known]:
     """The sessions of one part: every so-many-th on an ordinary day and with all tests."""
-    return sessions(data)[part :: PARTS * by_pace(everyday=each, whole=whole, prove=1)]
+    return sessions(data)[part :: PARTS * by_pace(everyday=each, full=full, prove=1)]
 
 
 def story(source: Source, facts: Iterable[Fact], *, torn: bool = False) -> tuple[Any, ...]:
     """All that a session tells."""
-    whole = SessionGraph(source.uid, facts, torn=torn)
-    said = readout_of(whole).messages().messages
-    return whole.events, whole.states, said, whole.spent, whole.turn(), whole.about, whole.unbilled
+    session = SessionGraph(source.uid, facts, torn=torn)
+    messages = readout_of(session).messages().messages
+    return (
+        session.events,
+        session.states,
+        messages,
+        session.spent,
+        session.turn(),
+        session.about,
+        session.unbilled,
+    )
 
 
 def at_once(adapter: Adapter, source: Source) -> tuple[Any, ...]:
@@ -145,7 +153,7 @@ class Grown:
 def lines(data: bytes, chance: random.Random) -> set[int]:
     """Where a log is cut: at its lines' ends, and in the middle of some."""
     ends = [at + 1 for at, byte in enumerate(data) if byte == 10]
-    few = ends if WHOLE else chance.sample(ends, min(len(ends), CUTS))
+    few = ends if ALL_TESTS else chance.sample(ends, min(len(ends), CUTS))
     return {*few, *(chance.randrange(len(data) + 1) for _ in range(CUTS))}
 
 
@@ -227,7 +235,7 @@ def become(folder: Path, other: Path) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_small_sessions_grow_byte_by_byte(shared: Path, tmp_path: Path, part: int) -> None:
     """R1, R3: at no byte does a record come twice, go, or change what the session tells."""
-    for adapter, source in sample(shared / "data", part, each=30, whole=20):
+    for adapter, source in sample(shared / "data", part, each=30, full=20):
         if size(source) < SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             grown.grow(range(SMALL), looks=LOOKS)
@@ -241,7 +249,7 @@ def test_sessions_grow_line_by_line_and_within_lines(
 ) -> None:
     """R1, R3: cut at every line's end and in the middle of some."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=16, whole=10):
+    for adapter, source in sample(shared / "data", part, each=16, full=10):
         if size(source) >= SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             cuts = {cut for _, data in grown.logs for cut in lines(data, chance)}
@@ -255,7 +263,8 @@ def test_sessions_grow_line_by_line_and_within_lines(
 def test_second_read_opens_nothing(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R2: no line is parsed twice; a look at the names is all that unchanged files cost."""
     read = [
-        (known, read_all(*known)[1]) for known in sessions(shared / "data")[:: 1 if WHOLE else 4]
+        (known, read_all(*known)[1])
+        for known in sessions(shared / "data")[:: 1 if ALL_TESTS else 4]
     ]
 
     def opened(path: str, *_flags: int) -> int:
@@ -282,9 +291,9 @@ def test_chunks_and_order_change_nothing(
 ) -> None:
     """R2, R10: small chunks, a read of a line or two at a time, files and facts in any order."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=16, whole=8):
+    for adapter, source in sample(shared / "data", part, each=16, full=8):
         facts, batch = read_all(adapter, source)
-        whole = story(source, facts, torn=batch.torn)
+        expected = story(source, facts, torn=batch.torn)
         with monkeypatch.context() as patch:
             few = files.Limits(bytes=chance.choice((1, 999, 70_000)))
             patch.setattr(files, "Limits", lambda few=few: few)
@@ -294,9 +303,9 @@ def test_chunks_and_order_change_nothing(
         chance.shuffle(mixed)
         other = read_all(adapter, msgspec.structs.replace(source, files=tuple(mixed)))[0]
 
-        assert whole == story(source, pieces, torn=batch.torn), source.path
-        assert whole == story(source, other, torn=batch.torn), source.path
-        assert whole == story(source, shuffled(facts, chance), torn=batch.torn), source.path
+        assert expected == story(source, pieces, torn=batch.torn), source.path
+        assert expected == story(source, other, torn=batch.torn), source.path
+        assert expected == story(source, shuffled(facts, chance), torn=batch.torn), source.path
 
 
 def shuffled(facts: list[Fact], chance: random.Random) -> list[Fact]:

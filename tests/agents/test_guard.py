@@ -84,7 +84,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def findings(ran: subprocess.CompletedProcess[str]) -> list[Any]:
     """What the doctor says of packages."""
-    return [one for one in json.loads(ran.stdout)["findings"] if one["topic"] == "packages"]
+    return [
+        finding for finding in json.loads(ran.stdout)["findings"] if finding["topic"] == "packages"
+    ]
 
 
 @pytest.mark.usefixtures("desk")
@@ -103,14 +105,14 @@ def test_a_broken_reader_is_left_out_and_named(tmp_path: Path, body: str, why: s
     assert "" == swept.stderr == looked.stderr
     assert 0 == swept.returncode == again.returncode
     assert ["claude:" + alerts().session] == [
-        one["session_uid"] for one in json.loads(listed.stdout) if one["flavor"] == "claude"
+        row["session_uid"] for row in json.loads(listed.stdout) if row["flavor"] == "claude"
     ]
     problems = json.loads(again.stdout)["problems"]
     if why is None:
         assert ([], []) == (problems, findings(looked))
         return
     assert [("thence.agents", "acme", "acme-tools 1.4")] == [
-        (one["group"], one["name"], one["package"]) for one in problems
+        (problem["group"], problem["name"], problem["package"]) for problem in problems
     ]
     assert why in problems[0]["why"]
     assert "agent acme of acme-tools 1.4 is not used" in swept.stdout
@@ -126,12 +128,14 @@ def test_a_reader_that_fails_at_a_session_costs_that_session(tmp_path: Path, how
     place = tmp_path / "site"
     install(place, "thence.agents", f"{READER}    def read(self, source, cursor=None): {how}\n")
     swept = thence(place, "sweep", "--json")
-    told = json.loads(swept.stdout)
+    answer = json.loads(swept.stdout)
 
     assert (3, "") == (swept.returncode, swept.stderr)
-    assert (1, 1) == (told["failed"], told["sessions_new"])
-    assert ["acme:s1"] == [one["uid"] for one in told["outcomes"] if one["what"] == "failed"]
-    assert ["acme"] == [one["name"] for one in told["problems"]]
+    assert (1, 1) == (answer["failed"], answer["sessions_new"])
+    assert ["acme:s1"] == [
+        outcome["uid"] for outcome in answer["outcomes"] if outcome["what"] == "failed"
+    ]
+    assert ["acme"] == [problem["name"] for problem in answer["problems"]]
 
 
 @pytest.mark.sampled(3)
@@ -152,13 +156,13 @@ def test_a_broken_digester_is_left_out_and_named(tmp_path: Path, body: str, why:
     place = tmp_path / "site"
     install(place, "thence.digesters", body)
     swept = thence(place, "sweep", "--json")
-    told = json.loads(swept.stdout)
+    answer = json.loads(swept.stdout)
     digest = thence(place, "digest", alerts().session, "--json")
 
     assert (0, "") == (swept.returncode, swept.stderr)
-    assert (1, 1) == (told["sessions_new"], told["digested"])
-    assert [("thence.digesters", "acme")] == [(p["group"], p["name"]) for p in told["problems"]]
-    assert why in told["problems"][0]["why"]
+    assert (1, 1) == (answer["sessions_new"], answer["digested"])
+    assert [("thence.digesters", "acme")] == [(p["group"], p["name"]) for p in answer["problems"]]
+    assert why in answer["problems"][0]["why"]
     assert 0 == digest.returncode
 
 
@@ -189,4 +193,4 @@ def test_a_broken_store_is_an_error_only_where_it_is_asked_for(
     assert why in theirs.stderr
     assert "Traceback" not in theirs.stderr
     if not body.startswith("class"):
-        assert [True] == [why in one["words"] for one in findings(looked)]
+        assert [True] == [why in finding["words"] for finding in findings(looked)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import Bill, Scenario, billed, counted, outcomes, wholes
-from tests.agents.databases import Step, at_once, grown, insert, run, said
+from tests.agents.agents import Bill, Scenario, billed, counted, outcomes, sessions_of
+from tests.agents.databases import Step, at_once, event_rows, grown, insert, run
 from thence.agents.hermes.reader import Hermes
 from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
@@ -105,9 +105,13 @@ def write(root: Path) -> None:
     run(root / "state.db", SCHEMA, steps())
 
 
-def without_requests(found: Scenario) -> tuple[Bill, dict[str, int], int]:
+def without_requests(scenario: Scenario) -> tuple[Bill, dict[str, int], int]:
     """Return what can be compared: totals do not tell how many requests there were."""
-    return Bill(0, found.own.input, found.own.cached, found.own.output), found.calls, found.prompts
+    return (
+        Bill(0, scenario.own.input, scenario.own.cached, scenario.own.output),
+        scenario.calls,
+        scenario.prompts,
+    )
 
 
 # -- real sessions --------------------------------------------------------------------------
@@ -117,19 +121,19 @@ def without_requests(found: Scenario) -> tuple[Bill, dict[str, int], int]:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, killed and refused answers included; nothing is a lower bound."""
     home = shared / "data" / "agents" / "hermes" / scenario
-    sessions = wholes(ADAPTER, home / HOME).values()
+    sessions = sessions_of(ADAPTER, home / HOME).values()
     truth = without_requests(billed(home, unlogged=("unanswered",), side=()))
 
     assert truth == without_requests(counted(ADAPTER, home / HOME))
-    assert [] == [notice for whole in sessions for notice in whole.unbilled]
-    assert {"/home/dev/demo"} == {whole.session().cwd for whole in sessions}
-    assert {"mock-1"} == {whole.session().model for whole in sessions}
+    assert [] == [notice for graph in sessions for notice in graph.unbilled]
+    assert {"/home/dev/demo"} == {graph.session().cwd for graph in sessions}
+    assert {"mock-1"} == {graph.session().model for graph in sessions}
 
 
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """Nothing but its goal tells which call it was; it was cut off with its parent."""
     home = shared / "data" / "agents" / "hermes" / "subagent"
-    parent, child = wholes(ADAPTER, home / HOME).values()
+    parent, child = sessions_of(ADAPTER, home / HOME).values()
 
     assert [("subagent", child.native, "call_1_0", True)] == [
         (e.link, e.session, e.call, e.child) for e in parent.edges
@@ -141,11 +145,11 @@ def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
 def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     """Its bill is there already."""
     home = shared / "data" / "agents" / "hermes" / "killed"
-    (killed,) = wholes(ADAPTER, home / "at-kill/.hermes").values()
-    (whole,) = wholes(ADAPTER, home / HOME).values()
+    (killed,) = sessions_of(ADAPTER, home / "at-kill/.hermes").values()
+    (graph,) = sessions_of(ADAPTER, home / HOME).values()
 
-    assert ("terminal", False, False, None) == outcomes(whole)[0]
-    assert ("running", "done") == (str(killed.turn().state), str(whole.turn().state))
+    assert ("terminal", False, False, None) == outcomes(graph)[0]
+    assert ("running", "done") == (str(killed.turn().state), str(graph.turn().state))
     assert 1263 == killed.spent.own
 
 
@@ -161,23 +165,23 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_read_after_every_row_it_is_the_session_read_at_once(tmp_path: Path) -> None:
     """Totals are told as often as they are read, and their sum is the last one."""
     write(tmp_path / "whole")
-    whole = at_once(ADAPTER, tmp_path / "whole")
+    expected = at_once(ADAPTER, tmp_path / "whole")
     one_by_one = grown(ADAPTER, tmp_path / "grown", tmp_path / "grown/state.db", SCHEMA, steps())
-    for name, one in whole.items():
-        left = [row for row in said(one_by_one[name]) if "taken back" not in row[2]]
+    for name, graph in expected.items():
+        left = [row for row in event_rows(one_by_one[name]) if "taken back" not in row[2]]
         if name != PARENT:  # the rewind was seen before the rows after it
-            assert said(one) == left
-        assert [row[:4] for row in said(one)] == [row[:4] for row in left]
-        assert one.spent.own == one_by_one[name].spent.own
+            assert event_rows(graph) == left
+        assert [row[:4] for row in event_rows(graph)] == [row[:4] for row in left]
+        assert graph.spent.own == one_by_one[name].spent.own
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Refused answers, taken back rows, requests for titles; no chat of other people."""
     write(tmp_path)
-    found = wholes(ADAPTER, tmp_path)
-    parent, child, branch = found[PARENT], found[CHILD], found[BRANCH]
+    sessions = sessions_of(ADAPTER, tmp_path)
+    parent, child, branch = sessions[PARENT], sessions[CHILD], sessions[BRANCH]
 
-    assert {PARENT, CHILD, BRANCH} == set(found)
+    assert {PARENT, CHILD, BRANCH} == set(sessions)
     assert [("terminal", True, True, 2), ("delegate_task", True, False, None)] == outcomes(parent)
     assert ("Mending", "/home/dev/demo", "main") == (
         parent.title,
@@ -215,11 +219,11 @@ def test_a_compaction_begins_with_its_summary(tmp_path: Path) -> None:
         message(41, "user", "And now?"),
     ]
     run(tmp_path / "state.db", SCHEMA, [*steps(), *more])
-    whole = wholes(ADAPTER, tmp_path)[PARENT]
-    texts = [p.get("text") for m in readout_of(whole).messages().messages for p in m["content"]]
+    graph = sessions_of(ADAPTER, tmp_path)[PARENT]
+    texts = [p.get("text") for m in readout_of(graph).messages().messages for p in m["content"]]
 
     assert [summary, "Go on", "Yes.", "And now?"] == texts
-    assert 5 == sum(e.kind == "user_msg" for e in whole.events)
+    assert 5 == sum(e.kind == "user_msg" for e in graph.events)
 
 
 def test_rows_that_were_replaced_stay(tmp_path: Path) -> None:
@@ -235,11 +239,11 @@ def test_rows_that_were_replaced_stay(tmp_path: Path) -> None:
     database.close()
     source = next(s for s in ADAPTER.find(tmp_path) if s.session == PARENT)
     again = ADAPTER.read(source, batch.cursor)
-    whole = SessionGraph(source.uid, [*batch.events, *again.events])
-    prompts = {e.summary: str(e.state) for e in whole.events if e.kind == "user_msg"}
+    graph = SessionGraph(source.uid, [*batch.events, *again.events])
+    prompts = {e.summary: str(e.state) for e in graph.events if e.kind == "user_msg"}
 
     assert ("dead", "live") == (prompts["Go on"], prompts["Go on, please"])
-    assert 3171 == whole.spent.own
+    assert 3171 == graph.spent.own
 
 
 def test_totals_of_several_providers_are_added(tmp_path: Path) -> None:
@@ -248,7 +252,7 @@ def test_totals_of_several_providers_are_added(tmp_path: Path) -> None:
     twice = [billed_for(1000), billed_for(1000), message(1, "user", "Hi"), session(PARENT)]
     run(tmp_path / "state.db", schema, twice)
 
-    assert 2020 == wholes(ADAPTER, tmp_path)[PARENT].spent.own
+    assert 2020 == sessions_of(ADAPTER, tmp_path)[PARENT].spent.own
 
 
 def test_roots_are_those_of_all_profiles(tmp_path: Path) -> None:

@@ -58,28 +58,28 @@ def looked_at(corpus: Path, known: list[Case]) -> list[tuple[Case, dict[str, Any
         check=True,
         env=os.environ | {"NO_COLOR": "1"},
     )
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    return list(zip(known, told, strict=True))
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    return list(zip(known, reports, strict=True))
 
 
-def faults(case: Case, told: dict[str, Any]) -> Iterable[str]:
+def faults(case: Case, report: dict[str, Any]) -> Iterable[str]:
     """What is wrong with how a file was read."""
     name = Path(case["path"]).name
     is_long = name == "chain_100k_deep.jsonl"  # 100,000 prompts, each read and judged
     limit = 10 * SECONDS if is_long else 2 * SECONDS  # a busy machine takes longer
-    slow = {step: took for step, took in told["seconds"].items() if took > limit}
+    slow = {step: took for step, took in report["seconds"].items() if took > limit}
     yield from (f"{name}: {step} took {took} s" for step, took in slow.items())
-    yield from (f"{name}: {wrong}" for wrong in told["wrong"])
-    if told["megabytes"] > (MEGABYTES_OF_LONG if is_long else MEGABYTES):
-        yield f"{name}: {told['megabytes']} MB"
-    if bool(told["agents"]) is (name.partition(".")[0] in NOBODYS):
-        yield f"{name}: claimed by {told['agents']}"
-    if len(told["agents"]) > 1:
-        yield f"{name}: claimed by several: {told['agents']}"
-    counts = told["counts"]
-    found = {what: counts[field] for what, field in FIELDS.items()}
-    if case.get("expect", found) != found:
-        yield f"{name}: counted {found}, not {case['expect']}"
+    yield from (f"{name}: {wrong}" for wrong in report["wrong"])
+    if report["megabytes"] > (MEGABYTES_OF_LONG if is_long else MEGABYTES):
+        yield f"{name}: {report['megabytes']} MB"
+    if bool(report["agents"]) is (name.partition(".")[0] in NOBODYS):
+        yield f"{name}: claimed by {report['agents']}"
+    if len(report["agents"]) > 1:
+        yield f"{name}: claimed by several: {report['agents']}"
+    counts = report["counts"]
+    counted = {what: counts[field] for what, field in FIELDS.items()}
+    if case.get("expect", counted) != counted:
+        yield f"{name}: counted {counted}, not {case['expect']}"
     if case.get("orphans", counts.get("orphaned_tool_use_ids")) != counts.get(
         "orphaned_tool_use_ids"
     ):
@@ -100,7 +100,7 @@ def test_small_files_are_read_and_counted_as_the_manifest_says(
 ) -> None:
     """Through every adapter, in every form, within the limits."""
     small = [case for case in cases(corpus, "files") if case["bytes"] <= SMALL]
-    known = small[:: by_pace(everyday=16, whole=16, prove=1)]
+    known = small[:: by_pace(everyday=16, full=16, prove=1)]
     record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
@@ -113,7 +113,7 @@ def test_large_files_are_read_and_counted_as_the_manifest_says(
 ) -> None:
     """The same for long lines, deep chains and wide stars."""
     large = [case for case in cases(corpus, "files") if case["bytes"] > SMALL]
-    known = large[:: by_pace(everyday=24, whole=24, prove=1)]
+    known = large[:: by_pace(everyday=24, full=24, prove=1)]
     record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
@@ -122,7 +122,7 @@ def test_large_files_are_read_and_counted_as_the_manifest_says(
 # -- trees ------------------------------------------------------------------------------------
 
 
-def found(corpus: Path, name: str) -> dict[str, list[str]]:
+def sessions_in(corpus: Path, name: str) -> dict[str, list[str]]:
     """Which sessions each adapter finds in a tree, and holds something in them."""
     root = corpus / "trees" / name
     out: dict[str, list[str]] = {}
@@ -141,7 +141,7 @@ def test_tree_holds_as_many_sessions_as_the_manifest_says(
 ) -> None:
     """Links are not followed, side files are no sessions."""
     case = next(case for case in cases(corpus, "trees") if f"/{tree}/" in case["path"])
-    sessions = found(corpus, tree)
+    sessions = sessions_in(corpus, tree)
 
     assert {agent: case["sessions"]} == {name: len(some) for name, some in sessions.items()}
 
@@ -158,12 +158,12 @@ def test_file_of_any_name_is_read(corpus: Path) -> None:
 
 def test_special_files_are_not_opened(corpus: Path) -> None:
     """Neither a pipe nor a folder under the name of a log keeps the rest from being read."""
-    assert found(corpus, "specials").get("claude")
+    assert sessions_in(corpus, "specials").get("claude")
 
 
 def test_deep_tree_is_no_crash(corpus: Path) -> None:
     """Sixty levels are beyond the depth that is looked at."""
-    assert len(found(corpus, "deep").get("claude", [])) <= 1
+    assert len(sessions_in(corpus, "deep").get("claude", [])) <= 1
 
 
 def test_grok_tree_is_listed_whole(corpus: Path) -> None:
@@ -178,22 +178,22 @@ def test_grok_tree_is_listed_whole(corpus: Path) -> None:
 def test_many_files_are_read_once(corpus: Path) -> None:
     """A second read of what has not changed parses no line."""
     claude = adapters()["claude"]
-    held = lines = 0
+    sessions = lines = 0
     for source in claude.find(corpus / "trees" / "many"):
         facts, batch = read_all(claude, source)
-        held += bool(facts)
+        sessions += bool(facts)
         lines += claude.read(source, batch.cursor).lines
 
-    assert (1000, 0) == (held, lines)
+    assert (1000, 0) == (sessions, lines)
 
 
 def test_nothing_outside_a_tree_is_read(corpus: Path) -> None:
     """A link that leads out gives nothing away."""
     claude = adapters()["claude"]
-    said = repr([read_all(claude, s)[0] for s in claude.find(corpus / "trees" / "symlinks")])
+    text = repr([read_all(claude, s)[0] for s in claude.find(corpus / "trees" / "symlinks")])
 
-    assert "prompt" in said
-    assert "OUTSIDECANARY" not in said
+    assert "prompt" in text
+    assert "OUTSIDECANARY" not in text
 
 
 def test_subagents_of_a_tree_are_channels_and_copies_count_once(corpus: Path) -> None:
@@ -203,10 +203,10 @@ def test_subagents_of_a_tree_are_channels_and_copies_count_once(corpus: Path) ->
     """
     claude = adapters()["claude"]
     [source] = claude.find(corpus / "trees" / "subagents")
-    whole = SessionGraph(source.uid, read_all(claude, source)[0])
+    session = SessionGraph(source.uid, read_all(claude, source)[0])
 
-    assert 4 <= len({fact.channel for fact in whole.facts} - {"main"})
-    assert 2 * 26 == whole.spent.rolled_up
+    assert 4 <= len({fact.channel for fact in session.facts} - {"main"})
+    assert 2 * 26 == session.spent.rolled_up
 
 
 def test_nothing_of_a_log_became_a_file(corpus: Path) -> None:
@@ -242,9 +242,9 @@ def grown(corpus: Path, name: str, work: Path) -> tuple[list[Fact], Path]:
     return facts, path
 
 
-def standing(whole: SessionGraph) -> set[str]:
+def standing(session: SessionGraph) -> set[str]:
     """The records that the log holds."""
-    return {event.native_id for event in whole.events if event.why != REWRITTEN}
+    return {event.native_id for event in session.events if event.why != REWRITTEN}
 
 
 @pytest.mark.parametrize(
@@ -265,11 +265,11 @@ def test_file_read_as_it_grows_is_the_file_read_at_once(
     case = next(case for case in cases(corpus, "series") if case["path"].endswith(f"/{name}"))
     facts, path = grown(corpus, name, tmp_path)
     again = load(path).graph
-    whole = SessionGraph(again.uid, facts)
+    session = SessionGraph(again.uid, facts)
 
-    assert standing(again) == standing(whole)
-    assert readout_of(again).messages().messages == readout_of(whole).messages().messages
-    assert case.get("records", len(standing(whole))) == len(standing(whole))
+    assert standing(again) == standing(session)
+    assert readout_of(again).messages().messages == readout_of(session).messages().messages
+    assert case.get("records", len(standing(session))) == len(standing(session))
 
 
 @pytest.mark.parametrize(("name", "gone"), [("shrink_then_grow", 40), ("replaced_same_size", 0)])
@@ -278,8 +278,8 @@ def test_what_a_file_no_longer_holds_stays_dead(
 ) -> None:
     """Read once, kept for ever, with the reason."""
     facts, path = grown(corpus, name, tmp_path)
-    whole = SessionGraph(load(path).graph.uid, facts)
-    lost = {event.native_id for event in whole.events if event.why == REWRITTEN}
+    session = SessionGraph(load(path).graph.uid, facts)
+    lost = {event.native_id for event in session.events if event.why == REWRITTEN}
 
     assert gone == len(lost)
 

@@ -23,8 +23,8 @@ def test_built_in_readers_are_named_as_their_agents() -> None:
     known = adapters()
 
     assert {"claude", "codex", "grok", "thence"} <= set(known)
-    assert all(isinstance(one, Adapter) for one in known.values())
-    assert list(known) == [one.name for one in known.values()]
+    assert all(isinstance(adapter, Adapter) for adapter in known.values())
+    assert list(known) == [adapter.name for adapter in known.values()]
 
 
 class Elsewhere(Native):
@@ -107,10 +107,10 @@ def test_a_cursor_comes_back_from_a_store_as_it_went() -> None:
 
 def test_batches_share_nothing() -> None:
     """What one read finds is not told by the next."""
-    one, other = Batch([], [], Cursor()), Batch([], [], Cursor())
-    one.notices.append(Notice("x"))
+    first, second = Batch([], [], Cursor()), Batch([], [], Cursor())
+    first.notices.append(Notice("x"))
 
-    assert [] == other.notices
+    assert [] == second.notices
 
 
 def test_looking_for_adapters_loads_no_database_and_no_terminal_kit(tmp_path: Path) -> None:

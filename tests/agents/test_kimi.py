@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.agents.agents import billed, counted, outcomes, sessions_of, write_lines
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kimi.reader import Kimi
 from thence.agents.profiles import agents
@@ -43,9 +43,9 @@ def loop(number: int, kind: str, **more: Any) -> dict[str, Any]:
     return event(number, "context.append_loop_event", event=inner)
 
 
-def usage(number: int, given: int, output: int, model: str = "k") -> dict[str, Any]:
+def usage(number: int, input_tokens: int, output: int, model: str = "k") -> dict[str, Any]:
     """The bill of a request: a hundred of it from the cache."""
-    counts = {"inputOther": given - 100, "inputCacheRead": 100, "output": output}
+    counts = {"inputOther": input_tokens - 100, "inputCacheRead": 100, "output": output}
     return event(number, "usage.record", model=model, usage=counts)
 
 
@@ -157,18 +157,18 @@ def write(root: Path) -> None:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, compactions and killed calls included; nothing is a lower bound."""
     home = shared / "data" / "agents" / "kimi" / scenario
-    sessions = wholes(Kimi(), home / "home/.kimi-code").values()
+    sessions = sessions_of(Kimi(), home / "home/.kimi-code").values()
 
     assert billed(home) == counted(Kimi(), home / "home/.kimi-code")
-    assert [] == [notice for whole in sessions for notice in whole.unbilled]
-    assert {"done"} == {str(whole.turn().state) for whole in sessions}
-    assert {"/home/dev/demo"} == {whole.session().cwd for whole in sessions}
+    assert [] == [notice for session in sessions for notice in session.unbilled]
+    assert {"done"} == {str(session.turn().state) for session in sessions}
+    assert {"/home/dev/demo"} == {session.session().cwd for session in sessions}
 
 
 def test_a_real_fork_is_tied_to_its_parent_and_costs_nothing(shared: Path) -> None:
     """It is a copy of all lines, and nothing was said in it."""
     home = shared / "data" / "agents" / "kimi" / "fork" / "home/.kimi-code"
-    parent, fork = wholes(Kimi(), home).values()
+    parent, fork = sessions_of(Kimi(), home).values()
 
     assert [("fork", parent.native)] == [(edge.link, edge.session) for edge in fork.edges]
     assert (0, []) == (fork.spent.own, parent.edges)
@@ -177,20 +177,20 @@ def test_a_real_fork_is_tied_to_its_parent_and_costs_nothing(shared: Path) -> No
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """Its log is a channel that names the call."""
     home = shared / "data" / "agents" / "kimi" / "subagent" / "home/.kimi-code"
-    (whole,) = wholes(Kimi(), home).values()
+    (session,) = sessions_of(Kimi(), home).values()
 
-    assert "call_1_0" == whole.about["agent:agent-0"]
-    assert {"agent:agent-0"} == {event.channel for event in whole.events} - {"main"}
+    assert "call_1_0" == session.about["agent:agent-0"]
+    assert {"agent:agent-0"} == {event.channel for event in session.events} - {"main"}
 
 
 def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     """The call that was killed is open; the turn after it is done."""
     home = shared / "data" / "agents" / "kimi" / "killed"
-    (killed,) = wholes(Kimi(), home / "at-kill/.kimi-code").values()
-    (whole,) = wholes(Kimi(), home / "home/.kimi-code").values()
+    (killed,) = sessions_of(Kimi(), home / "at-kill/.kimi-code").values()
+    (session,) = sessions_of(Kimi(), home / "home/.kimi-code").values()
 
-    assert ("Bash", False, False, None) == outcomes(whole)[0]
-    assert ("running", "done") == (str(killed.turn().state), str(whole.turn().state))
+    assert ("Bash", False, False, None) == outcomes(session)[0]
+    assert ("running", "done") == (str(killed.turn().state), str(session.turn().state))
 
 
 @pytest.mark.sampled
@@ -205,7 +205,7 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls with their outcome and time, the title, undone turns, errors, and bills once."""
     write(tmp_path)
-    parent, fork = wholes(Kimi(), tmp_path).values()
+    parent, fork = sessions_of(Kimi(), tmp_path).values()
 
     assert [("Bash", True, True, 2), ("Agent", True, False, None)] == outcomes(parent)
     assert 1500 == parent.calls[0].outcome.duration_ms
@@ -230,9 +230,9 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_prompt_and_summary(tmp_path: Path) -> None:
     """The prompt that was being worked on stays in view."""
     write(tmp_path)
-    said = readout_of(load(path_of(tmp_path, PARENT), KNOWN).graph).messages().messages
+    messages = readout_of(load(path_of(tmp_path, PARENT), KNOWN).graph).messages().messages
 
-    texts = [part["text"] for message in said for part in message["content"]]
+    texts = [part["text"] for message in messages for part in message["content"]]
     assert ["Go on", "It was mended.", "Yes.", "Break it"] == texts
 
 
@@ -263,9 +263,9 @@ def test_a_switch_of_branches_leaves_the_lines_after_its_base(tmp_path: Path) ->
         )
     ):
         path = path_of(tmp_path / str(nth), PARENT)
-        whole = load(write_lines(path, *lines, *more, *asked(25, "Go on")), KNOWN).graph
+        session = load(write_lines(path, *lines, *more, *asked(25, "Go on")), KNOWN).graph
 
-        prompts = [(e.summary, str(e.state)) for e in whole.events if e.kind == "user_msg"]
+        prompts = [(e.summary, str(e.state)) for e in session.events if e.kind == "user_msg"]
         assert [("Mend it", "live"), ("Try this", "rolled_back"), ("Go on", "live")] == prompts
 
 
@@ -281,5 +281,5 @@ def test_a_fork_of_a_fork_is_billed_once(tmp_path: Path) -> None:
         card = {"forkedFrom": f"session_{names[nth - 1]}"} if nth else {}
         (path.parent.parent.parent / "state.json").write_text(json.dumps(card))
 
-    spent = [whole.spent.own for whole in wholes(Kimi(), tmp_path).values()]
+    spent = [session.spent.own for session in sessions_of(Kimi(), tmp_path).values()]
     assert [1030 + 1120 + 1210 + 2009, 2009, 2009] == spent

@@ -42,7 +42,7 @@ Write = Callable[[Path], Path]
 
 
 def timed(lines: Lines) -> list[dict[str, Any]]:
-    """Give each record a moment of its own."""
+    """Return each record a moment of its own."""
     return [
         {**line, "timestamp": f"2026-05-04T{10 + at // 3600}:{at // 60 % 60:02}:{at % 60:02}.000Z"}
         for at, line in enumerate(lines)
@@ -56,13 +56,13 @@ def pi(root: Path) -> Path:
         number = count(1)
         above: int | None = None
         for turn in range(TURNS):
-            asked, called, gave, said = (next(number) for _ in range(4))
-            yield test_pi.said(asked, above, "user", f"prompt {turn}")
+            asked, called, gave, answered = (next(number) for _ in range(4))
+            yield test_pi.message_line(asked, above, "user", f"prompt {turn}")
             call = test_pi.tool("bash", f"c{turn}", command="ls")
             yield test_pi.reply(called, asked, call, stop="toolUse")
-            yield test_pi.said(gave, called, "toolResult", "x", toolCallId=f"c{turn}")
-            yield test_pi.reply(said, gave, test_pi.text("ok"))
-            above = said
+            yield test_pi.message_line(gave, called, "toolResult", "x", toolCallId=f"c{turn}")
+            yield test_pi.reply(answered, gave, test_pi.text("ok"))
+            above = answered
 
     path = test_pi.path_of(root, test_pi.PARENT, 0)
     return write_lines(path, test_pi.header(test_pi.PARENT, 0), *timed(lines()))
@@ -98,10 +98,10 @@ def copilot(root: Path) -> Path:
             at = 6 * turn + 1
             yield test_copilot.event(at, "user.message", content=f"prompt {turn}")
             yield test_copilot.usage(at + 1, inputTokens=1000, outputTokens=10)
-            yield test_copilot.said(at + 2, "", (f"c{turn}", "bash", {"command": "ls"}))
+            yield test_copilot.reply(at + 2, "", (f"c{turn}", "bash", {"command": "ls"}))
             yield test_copilot.gave(at + 3, f"c{turn}", "x", shellExecution={"exitCode": 0})
             yield test_copilot.usage(at + 4, inputTokens=1000, outputTokens=10)
-            yield test_copilot.said(at + 5, "ok")
+            yield test_copilot.reply(at + 5, "ok")
 
     path = root / "session-state" / test_copilot.SESSION / "events.jsonl"
     return write_lines(path, *timed(lines()))
@@ -115,10 +115,10 @@ def gemini(root: Path) -> Path:
             at = 4 * turn + 1
             call = test_gemini.call("run_shell_command", f"c{turn}", "x")
             yield test_gemini.asked(at, f"prompt {turn}")
-            yield test_gemini.said(at + 1, "", 1000)
-            yield test_gemini.said(at + 1, "", 1000, call)
+            yield test_gemini.reply(at + 1, "", 1000)
+            yield test_gemini.reply(at + 1, "", 1000, call)
             yield test_gemini.asked(at + 2, call["result"])
-            yield test_gemini.said(at + 3, "ok", 1000)
+            yield test_gemini.reply(at + 3, "ok", 1000)
 
     head = (test_gemini.header(), test_gemini.listed(test_gemini.CONTEXT))
     return write_lines(test_gemini.path_of(root), *head, *timed(lines()))

@@ -68,15 +68,15 @@ def mentions(code: str) -> bool:
 
 def named(tree: ast.AST) -> list[str]:
     """Return where a module names agents: in texts, or by importing their folders."""
-    found = [text[:80] for text in texts(tree) if _NAMED.search(text) or text in _SHORT]
+    names = [text[:80] for text in texts(tree) if _NAMED.search(text) or text in _SHORT]
     folders = tuple(f"thence.agents.{agent.name}." for agent in _THEIRS)
-    return found + [name for name in imports(tree) if f"{name}.".startswith(folders)]
+    return names + [name for name in imports(tree) if f"{name}.".startswith(folders)]
 
 
 @pytest.mark.slow
 def test_no_module_names_an_agent() -> None:
     """So a further agent touches nothing but its own folder."""
-    found = {
+    names_in = {
         str(path.relative_to(SOURCE)): names
         for path in sorted(SOURCE.rglob("*.py"))
         if not path.is_relative_to(SOURCE / "agents")
@@ -84,8 +84,8 @@ def test_no_module_names_an_agent() -> None:
         and (names := named(ast.parse(code)))
     }
 
-    assert {} == {path: names for path, names in found.items() if path not in ALLOWED}
-    assert [] == [path for path in ALLOWED if path not in found]
+    assert {} == {path: names for path, names in names_in.items() if path not in ALLOWED}
+    assert [] == [path for path in ALLOWED if path not in names_in]
 
 
 def test_no_page_or_style_names_an_agent() -> None:

@@ -46,7 +46,7 @@ def journal(home: Path) -> Journal:
     return Journal(home, durability="none")
 
 
-def said(session: Session, *texts: str) -> str:
+def say(session: Session, *texts: str) -> str:
     """Say something, and give the last event's uuid."""
     uuid = ""
     for text in texts:
@@ -99,10 +99,10 @@ def test_a_home_that_is_not_there_holds_nothing(home: Path) -> None:
 def test_sessions_of_all_projects_are_found(journal: Journal, home: Path) -> None:
     """L1: each once, by the id in its file's name."""
     made = {journal.create(cwd=cwd).id for cwd in ("/a", "/b", "/b")}
-    found = list(NATIVE.find(home))
+    sources = list(NATIVE.find(home))
 
-    assert made == {source.session for source in found}
-    assert {"thence"} == {source.adapter for source in found}
+    assert made == {source.session for source in sources}
+    assert {"thence"} == {source.adapter for source in sources}
 
 
 def test_segments_stand_in_order_and_subagents_last(journal: Journal, home: Path) -> None:
@@ -115,7 +115,7 @@ def test_segments_stand_in_order_and_subagents_last(journal: Journal, home: Path
     for name in ("s-1.0010.jsonl", "s-1.0002.jsonl.zst", "s-1.10000.jsonl", "s-10.jsonl"):
         (folder / name).touch()
     (folder / "s-1.0010.jsonl.zst").touch()
-    source = next(found for found in NATIVE.find(home) if found.session == "s-1")
+    source = next(source for source in NATIVE.find(home) if source.session == "s-1")
     names = [Path(file.path).name for file in source.files]
     keys = [file.key for file in source.files]
 
@@ -148,10 +148,10 @@ def test_sessions_local_to_a_project_are_found(tmp_path: Path, home: Path) -> No
         with session.sidechain("reviewer") as child:
             child.finish("ok")
         children[session.id] = child.agent_id
-    found = {source.session: source for source in NATIVE.find(project)}
+    sources = {source.session: source for source in NATIVE.find(project)}
 
-    assert children == {name: source.files[-1].channel for name, source in found.items()}
-    assert [2, 2] == [len(source.files) for source in found.values()]
+    assert children == {name: source.files[-1].channel for name, source in sources.items()}
+    assert [2, 2] == [len(source.files) for source in sources.values()]
 
 
 @pytest.mark.parametrize("local", [False, True])
@@ -163,7 +163,7 @@ def test_every_file_of_a_session_leads_to_it(tmp_path: Path, home: Path, local: 
     with session.sidechain("reviewer") as child:
         child.finish("ok")
     for text in ("one", "two"):
-        said(session, text * 100)
+        say(session, text * 100)
         session.flush()
     (source,) = NATIVE.find(project if local else home)
     paths = [Path(file.path) for file in source.files]
@@ -180,11 +180,11 @@ def test_a_session_that_lies_anywhere_is_known_by_its_header(tmp_path: Path) -> 
     (tmp_path / "copy.0002.jsonl").write_bytes(Draft("more").bytes())
     odd = tmp_path / "a log.txt"
     odd.write_bytes(sample())
-    found, single = NATIVE.at(path), NATIVE.at(odd)
+    segmented, single = NATIVE.at(path), NATIVE.at(odd)
 
-    assert found is not None
+    assert segmented is not None
     assert single is not None
-    assert (found.session, 2) == (single.session, len(found.files))
+    assert (segmented.session, 2) == (single.session, len(segmented.files))
     assert [str(odd)] == [file.path for file in single.files]
 
 
@@ -281,16 +281,16 @@ def test_random_sessions_mean_the_same_as_to_the_format(
     history = History(script)
     data = history.draft.bytes()
     loaded = read(put(tmp_path_factory.mktemp("home"), data))
-    whole, transcript = loaded.graph, Transcript.read(data)
+    session, transcript = loaded.graph, Transcript.read(data)
 
-    assert [history.state_of(e.uuid) for e in history.events] == list(map(str, whole.states))
-    assert transcript.states == whole.states
-    assert transcript.graph.chain() == whole.graph.chain()
-    assert transcript.turn() == whole.turn()
+    assert [history.state_of(e.uuid) for e in history.events] == list(map(str, session.states))
+    assert transcript.states == session.states
+    assert transcript.graph.chain() == session.graph.chain()
+    assert transcript.turn() == session.turn()
     for orphans in ("answer", "drop", "mark"):
         expected = transcript.messages(orphans).messages
-        assert expected == readout_of(whole).messages(orphans).messages
-    assert repair.mend(history.messages()).messages == readout_of(whole).messages().messages
+        assert expected == readout_of(session).messages(orphans).messages
+    assert repair.mend(history.messages()).messages == readout_of(session).messages().messages
 
 
 @pytest.mark.slow
@@ -305,17 +305,17 @@ def test_random_runs_of_the_journal_are_read_as_they_were_written(
     drop(run.session)
     source = next(s for s in NATIVE.find(run.root) if s.session == run.session.id)
     loaded = read(Path(source.path))
-    told = [{"role": e.fields["role"], "content": e.fields["content"]} for e in run.logged[1]]
+    messages = [{"role": e.fields["role"], "content": e.fields["content"]} for e in run.logged[1]]
 
-    assert repair.mend(told).messages == readout_of(loaded.graph).messages().messages
+    assert repair.mend(messages).messages == readout_of(loaded.graph).messages().messages
     assert [] == loaded.notices
     assert {fact.node.id for fact in loaded.graph.facts} <= {*run.at, *ids(run.root)}
 
 
 def ids(root: Path) -> set[str]:
     """Ids of all events below a folder."""
-    found = (codec.decode(path.read_bytes()).events for path in root.rglob("*.jsonl"))
-    return {event.uuid for events in found for event in events}
+    logs = (codec.decode(path.read_bytes()).events for path in root.rglob("*.jsonl"))
+    return {event.uuid for events in logs for event in events}
 
 
 def test_the_sample_is_read_with_its_crash(home: Path) -> None:
@@ -426,15 +426,15 @@ def test_what_a_session_says_of_itself(home: Path, journal: Journal) -> None:
     """R8: the first word counts for where it began, the last for its title."""
     session = journal.create(cwd="/home/dev/tidepool", model="m-1")
     for title in ("Red build", "Green build"):
-        said(session, "Why is the build red?")
+        say(session, "Why is the build red?")
         session.title = title
         session.flush()
     session.record("model", {"model": "m-2"})
     session.record("worktree", {"branch": "utc"})
     loaded = read(path_of(session))
-    told = loaded.graph.session()
+    about = loaded.graph.session()
 
-    assert ("/home/dev/tidepool", "m-1", "utc") == (told.cwd, told.model, told.git_branch)
+    assert ("/home/dev/tidepool", "m-1", "utc") == (about.cwd, about.model, about.git_branch)
     assert "Green build" == loaded.graph.title
 
 
@@ -465,7 +465,7 @@ def test_odd_counts_are_read_as_what_they_are(home: Path) -> None:
 def test_a_subagent_is_a_channel_beside_the_line(home: Path, journal: Journal) -> None:
     """Its events are there, none of them on the parent's chain, none telling of the session."""
     session = journal.create(cwd="/a")
-    said(session, "Ask somebody.")
+    say(session, "Ask somebody.")
     with session.sidechain("reviewer") as child:
         child.record("user", {"role": "user", "content": "What do you think?"})
         child.finish("fine")
@@ -498,7 +498,7 @@ def segmented(journal: Journal) -> Session:
     """A session of several segments."""
     session = journal.create(cwd="/a", session="s-1")
     for n in range(6):
-        said(session, f"{n} " + "x" * 300)
+        say(session, f"{n} " + "x" * 300)
         session.flush()
     return session
 
@@ -545,14 +545,14 @@ def test_the_mark_of_a_session_grows_with_it(home: Path, journal: Journal) -> No
     """Read after every event: each is read once."""
     session = journal.create(cwd="/a")
     cursor: Cursor | None = None
-    given: list[int] = []
+    lines: list[int] = []
     for n in range(5):
         batch: Batch = NATIVE.read(source_of(path_of(session)), cursor)
         cursor = batch.cursor
-        given.append(batch.lines)
-        said(session, str(n))
+        lines.append(batch.lines)
+        say(session, str(n))
 
-    assert [1, 1, 1, 1, 1] == given
+    assert [1, 1, 1, 1, 1] == lines
 
 
 # -- ancestors ------------------------------------------------------------------------------
@@ -562,10 +562,10 @@ def lineage(journal: Journal, depth: int) -> list[Session]:
     """Sessions that go on from one another."""
     sessions = [journal.create(cwd="/a")]
     for n in range(depth):
-        said(sessions[-1], f"said {n}")
+        say(sessions[-1], f"said {n}")
         sessions[-1].close()
         sessions.append(journal.resume(sessions[-1].id))
-    said(sessions[-1], f"said {depth}")
+    say(sessions[-1], f"said {depth}")
     return sessions
 
 
@@ -592,11 +592,11 @@ def test_messages_go_back_through_all_ancestors(journal: Journal, depth: int) ->
 def test_what_an_ancestor_did_later_changes_nothing(journal: Journal) -> None:
     """A fork sees its ancestor up to the event it names."""
     first = journal.create(cwd="/a")
-    at = said(first, "one")
-    said(first, "two")
+    at = say(first, "one")
+    say(first, "two")
     fork = journal.fork(first.id, at=at)
-    said(fork, "instead")
-    said(first, "three")
+    say(fork, "instead")
+    say(first, "three")
 
     assert ["one", "instead"] == texts(read(path_of(fork)))
     assert ["one", "two", "three"] == texts(read(path_of(first)))
@@ -605,10 +605,10 @@ def test_what_an_ancestor_did_later_changes_nothing(journal: Journal) -> None:
 def test_a_fork_that_said_nothing_yet_sees_its_ancestor(journal: Journal) -> None:
     """Up to the event it names, even if the ancestor's tip is elsewhere."""
     first = journal.create(cwd="/a")
-    at = said(first, "one")
-    said(first, "two")
+    at = say(first, "one")
+    say(first, "two")
     first.rewind(at)
-    said(first, "three")
+    say(first, "three")
     fork = journal.fork(first.id, at=at)
 
     assert ["one"] == texts(read(path_of(fork)))
@@ -617,10 +617,10 @@ def test_a_fork_that_said_nothing_yet_sees_its_ancestor(journal: Journal) -> Non
 def test_a_compaction_may_keep_what_an_ancestor_said(journal: Journal) -> None:
     """The boundary names events of another log; they stand after the summary."""
     first = journal.create(cwd="/a")
-    said(first, "one", "two")
+    say(first, "one", "two")
     second = journal.resume(first.id)
     second.compact("in short", keep_from=second._chain[1].uuid)
-    said(second, "three")
+    say(second, "three")
 
     assert ["in short", "two", "three"] == texts(read(path_of(second)))
     messages = readout_of(read(path_of(second)).graph).messages().messages
@@ -630,7 +630,7 @@ def test_a_compaction_may_keep_what_an_ancestor_said(journal: Journal) -> None:
 def test_a_summary_stands_for_all_ancestors(journal: Journal) -> None:
     """What a compaction left out is not told again."""
     first = journal.create(cwd="/a")
-    said(first, "one", "two")
+    say(first, "one", "two")
     second = journal.resume(first.id)
     second.compact("in short")
 
@@ -650,10 +650,10 @@ def test_a_missing_ancestor_is_told_and_history_begins_here(journal: Journal) ->
 def test_an_ancestor_that_lost_the_event_is_read_up_to_its_place(journal: Journal) -> None:
     """Damage is told; what stood before the place still counts, what came after does not."""
     first = journal.create(cwd="/a")
-    at = said(first, "one", "two")
+    at = say(first, "one", "two")
     second = journal.fork(first.id, at=at)
-    said(first, "later")
-    said(second, "three")
+    say(first, "later")
+    say(second, "three")
     path = path_of(first)
     path.write_bytes(path.read_bytes().replace(f'"uuid":"{at}"'.encode(), b'"uuid":"%36d"' % 0))
     loaded = read(path_of(second))
@@ -676,10 +676,10 @@ def test_ancestors_in_a_circle_end(home: Path, names: list[str]) -> None:
     for name, above in zip(names, [*names[1:], names[0]], strict=True):
         path = put(home, resumed(name, {"session": above, "event": None}), f"{name}.jsonl")
     loaded = read(path.with_name("a.jsonl"))
-    told = [f"said in {name}" for name in reversed(names)]
+    expected = [f"said in {name}" for name in reversed(names)]
 
     assert ["ancestors in a circle"][: len(names) - 1] == [n.what for n in loaded.notices]
-    assert told == texts(loaded)
+    assert expected == texts(loaded)
 
 
 def test_a_lineage_of_any_length_ends(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -716,10 +716,10 @@ def test_the_history_is_given_oldest_first_through_all_its_files(home: Path) -> 
     (home / "history.jsonl").write_bytes(prompts("four") + b'{"type":"prompt","prompt":5}\n{"to')
     (home / "history.jsonl.lock").touch()
     (home / "history.jsonl.3").mkdir()
-    found = list(NATIVE.prompts(home))
+    history = list(NATIVE.prompts(home))
 
-    assert ["one", "two", "three", "four"] == [prompt.text for prompt in found]
-    assert ("t", "s", "/p") == (found[0].ts, found[0].session, found[0].cwd)
+    assert ["one", "two", "three", "four"] == [prompt.text for prompt in history]
+    assert ("t", "s", "/p") == (history[0].ts, history[0].session, history[0].cwd)
 
 
 def test_the_history_is_what_the_journal_wrote(journal: Journal, home: Path) -> None:
@@ -746,8 +746,8 @@ def test_reading_leaves_no_trace(journal: Journal, home: Path) -> None:
 
     def state() -> Iterator[tuple[Path, bytes, int, int]]:
         for path in sorted(home.rglob("*")):
-            told = path.lstat()
-            yield path, path.read_bytes() if path.is_file() else b"", told.st_mtime_ns, told.st_mode
+            stat = path.lstat()
+            yield path, path.read_bytes() if path.is_file() else b"", stat.st_mtime_ns, stat.st_mode
 
     before = list(state())
     for source in NATIVE.find(home):
@@ -800,9 +800,9 @@ def test_side_files_that_are_not_there_are_not_searched_for_ever(
     for number in range(300):
         result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{number:060000}"}
         session.record("user", {"role": "user", "content": [result]})
-    kept = home / "spill" / "s1"
-    kept.rename(home / "elsewhere")
-    kept.symlink_to(home / "elsewhere")
+    folder = home / "spill" / "s1"
+    folder.rename(home / "elsewhere")
+    folder.symlink_to(home / "elsewhere")
     for number in range(20):
         (home / "spill" / f"other-{number}").mkdir()
     monkeypatch.setattr(files, "read_small", counted)

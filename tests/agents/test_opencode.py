@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import Bill, billed, counted, outcomes, wholes
+from tests.agents.agents import Bill, billed, counted, outcomes, sessions_of
 from tests.agents.databases import (
     OPENCODE,
     START_MS,
     Step,
     at_once,
+    event_rows,
     grown,
     insert,
     only,
     run,
-    said,
 )
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kilo.reader import Kilo
@@ -169,20 +169,20 @@ def write(root: Path) -> None:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact but for the title's request, which is said to be in no log."""
     home = shared / "data" / "agents" / "opencode" / scenario
-    sessions = wholes(ADAPTER, home / HOME).values()
+    sessions = sessions_of(ADAPTER, home / HOME).values()
 
     assert billed(home, unlogged=("side",), side=()) == counted(ADAPTER, home / HOME)
-    assert {TITLE} == {notice.detail for whole in sessions for notice in whole.unbilled}
-    assert {"done"} == {str(whole.turn().state) for whole in sessions}
-    assert {"/home/dev/demo"} == {whole.session().cwd for whole in sessions}
-    assert {"mock-1"} == {whole.session().model for whole in sessions}
+    assert {TITLE} == {notice.detail for session in sessions for notice in session.unbilled}
+    assert {"done"} == {str(session.turn().state) for session in sessions}
+    assert {"/home/dev/demo"} == {session.session().cwd for session in sessions}
+    assert {"mock-1"} == {session.session().model for session in sessions}
 
 
 def test_kilo_is_read_as_exactly(shared: Path) -> None:
     """Its fork has new ids as well; what it shows while it starts is nobody's text."""
     home = shared / "data" / "agents" / "kilo" / "fork"
     root = home / "home/.local/share/kilo"
-    texts = {e.summary for whole in wholes(Kilo(), root).values() for e in whole.events}
+    texts = {e.summary for session in sessions_of(Kilo(), root).values() for e in session.events}
 
     assert billed(home, unlogged=("side",), side=()) == counted(Kilo(), root)
     assert [] == [text for text in texts if "Initializing" in text]
@@ -191,15 +191,15 @@ def test_kilo_is_read_as_exactly(shared: Path) -> None:
 def test_a_killed_request_is_a_lower_bound(shared: Path) -> None:
     """Its call has no result, its tokens are nowhere, and the total says so."""
     home = shared / "data" / "agents" / "opencode" / "killed"
-    truth, found = billed(home, unlogged=("side",), side=()), counted(ADAPTER, home / HOME)
-    (killed,) = wholes(ADAPTER, home / "at-kill/.local/share/opencode").values()
-    (whole,) = wholes(ADAPTER, home / HOME).values()
+    truth, counts = billed(home, unlogged=("side",), side=()), counted(ADAPTER, home / HOME)
+    (killed,) = sessions_of(ADAPTER, home / "at-kill/.local/share/opencode").values()
+    (session,) = sessions_of(ADAPTER, home / HOME).values()
 
-    assert (truth.calls, truth.prompts) == (found.calls, found.prompts)
-    assert Bill(2, truth.own.input - 1230, truth.own.cached, truth.own.output - 33) == found.own
-    assert KILLED in {notice.detail for notice in whole.unbilled}
-    assert ("bash", False, False, None) == outcomes(whole)[0]
-    assert ("running", "done") == (str(killed.turn().state), str(whole.turn().state))
+    assert (truth.calls, truth.prompts) == (counts.calls, counts.prompts)
+    assert Bill(2, truth.own.input - 1230, truth.own.cached, truth.own.output - 33) == counts.own
+    assert KILLED in {notice.detail for notice in session.unbilled}
+    assert ("bash", False, False, None) == outcomes(session)[0]
+    assert ("running", "done") == (str(killed.turn().state), str(session.turn().state))
 
 
 def test_a_real_fork_is_known_by_what_it_shares(shared: Path) -> None:
@@ -211,14 +211,14 @@ def test_a_real_fork_is_known_by_what_it_shares(shared: Path) -> None:
     edges = lineage.find_shared(facts).edges
     parent = next(name for name in facts if name.endswith("qMGV"))
 
-    assert [("fork", parent)] == [(e.link, e.session) for found in edges.values() for e in found]
+    assert [("fork", parent)] == [(e.link, e.session) for links in edges.values() for e in links]
 
 
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """From both sides."""
     home = shared / "data" / "agents" / "opencode" / "subagent"
-    sessions = wholes(ADAPTER, home / HOME)
-    ties = {(e.link, e.call, e.child) for whole in sessions.values() for e in whole.edges}
+    sessions = sessions_of(ADAPTER, home / HOME)
+    ties = {(e.link, e.call, e.child) for session in sessions.values() for e in session.edges}
 
     assert {("subagent", "call_2_0", True), ("subagent", None, False)} == ties
 
@@ -243,20 +243,20 @@ def test_read_after_every_row_it_is_the_session_read_at_once(tmp_path: Path) -> 
         ADAPTER, tmp_path / "grown", tmp_path / "grown/opencode.db", OPENCODE, steps()
     )
 
-    whole = at_once(ADAPTER, tmp_path / "whole")
-    assert {name: said(one) for name, one in whole.items()} == {
-        name: said(one) for name, one in one_by_one.items()
+    expected = at_once(ADAPTER, tmp_path / "whole")
+    assert {name: event_rows(session) for name, session in expected.items()} == {
+        name: event_rows(session) for name, session in one_by_one.items()
     }
-    assert {name: one.about for name, one in whole.items()} == {
-        name: one.about for name, one in one_by_one.items()
+    assert {name: session.about for name, session in expected.items()} == {
+        name: session.about for name, session in one_by_one.items()
     }
 
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls with outcome and time, titles, undone turns, compactions, errors, and bills once."""
     write(tmp_path)
-    found = wholes(ADAPTER, tmp_path)
-    parent, fork, child = found[PARENT], found[FORK], found[CHILD]
+    sessions = sessions_of(ADAPTER, tmp_path)
+    parent, fork, child = sessions[PARENT], sessions[FORK], sessions[CHILD]
 
     assert [
         ("bash", True, True, 2),
@@ -287,8 +287,8 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_the_summary_and_what_follows(tmp_path: Path) -> None:
     """What was said before it is not sent any more."""
     write(tmp_path)
-    found = readout_of(wholes(ADAPTER, tmp_path)[PARENT]).messages().messages
-    texts = [part.get("text") for message in found for part in message["content"]]
+    messages = readout_of(sessions_of(ADAPTER, tmp_path)[PARENT]).messages().messages
+    texts = [part.get("text") for message in messages for part in message["content"]]
 
     assert ["It was mended.", "Continue if you have next steps", "Yes."] == texts[:3]
 
@@ -307,8 +307,8 @@ def test_what_a_compaction_keeps_in_view_follows_the_summary(tmp_path: Path) -> 
     writer.message("msg_31", 7, "assistant", 3000, summary=True, finish="stop")
     writer.prompt("msg_40", 8, "And now?")
     run(tmp_path / "opencode.db", OPENCODE, writer.steps)
-    found = readout_of(wholes(ADAPTER, tmp_path)[PARENT]).messages().messages
-    texts = [part.get("text") for message in found for part in message["content"]]
+    messages = readout_of(sessions_of(ADAPTER, tmp_path)[PARENT]).messages().messages
+    texts = [part.get("text") for message in messages for part in message["content"]]
 
     assert ["It was mended.", "Go on", "Yes.", "And now?"] == texts
 
@@ -323,7 +323,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     row = {"id": PARENT, "directory": "/home/dev/demo", "version": "1.1", "title": "Mending"}
     tokens = {"input": 900, "output": 10, "reasoning": 5, "cache": {"read": 100, "write": 0}}
     asked = {"role": "user", "time": {"created": START_MS}}
-    said_ = {"role": "assistant", "time": {"created": _ms(1), "completed": _ms(2)}}
+    message = {"role": "assistant", "time": {"created": _ms(1), "completed": _ms(2)}}
     bill = {"modelID": "mock-1", "tokens": tokens, "finish": "stop"}
     parts = {"session_id": PARENT, **times}
     first = {"type": "step-finish", "tokens": {**tokens, "input": 300}}
@@ -336,7 +336,7 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
             insert(
                 "part", id="prt_1", message_id="msg_1", data={"type": "text", "text": "Hi"}, **parts
             ),
-            insert("message", id="msg_2", session_id=PARENT, data={**said_, **bill}, **times),
+            insert("message", id="msg_2", session_id=PARENT, data={**message, **bill}, **times),
             insert(
                 "part", id="prt_2", message_id="msg_2", data={"type": "text", "text": "Ho"}, **parts
             ),
@@ -359,9 +359,9 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     again = ADAPTER.read(only(ADAPTER, tmp_path), batch.cursor)
     from thence.format.session_graph import SessionGraph
 
-    whole = SessionGraph("opencode:x", [*batch.events, *again.events])
-    assert ["Hi", "Ho", "More"] == [e.summary for e in whole.events if e.kind.endswith("_msg")]
-    assert 1015 + 415 == whole.spent.own
+    session = SessionGraph("opencode:x", [*batch.events, *again.events])
+    assert ["Hi", "Ho", "More"] == [e.summary for e in session.events if e.kind.endswith("_msg")]
+    assert 1015 + 415 == session.spent.own
 
 
 def test_only_the_session_that_changed_has_another_version(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_the_table_of_credentials_is_never_read(tmp_path: Path) -> None:
 def test_roots_follow_the_variables() -> None:
     """The data folder may be moved, and so may the database."""
     home = Path("/home/dev")
-    found = ADAPTER.roots(home, {"XDG_DATA_HOME": "/data", "OPENCODE_DB": "/db/opencode-x.db"})
+    paths = ADAPTER.roots(home, {"XDG_DATA_HOME": "/data", "OPENCODE_DB": "/db/opencode-x.db"})
 
-    assert [Path("/db"), Path("/data/opencode"), home / ".local/share/opencode"] == found
+    assert [Path("/db"), Path("/data/opencode"), home / ".local/share/opencode"] == paths
     assert [home / ".local/share/kilo"] == Kilo().roots(home, {"KILO_DB": "name.db"})

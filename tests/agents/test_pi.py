@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.agents.agents import billed, counted, outcomes, sessions_of, write_lines
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.pi.entries import COMPACTION, CUT_OFF
 from thence.agents.pi.reader import Pi
@@ -41,7 +41,9 @@ def entry(number: int, above: int | None, kind: str = "message", **more: Any) ->
     }
 
 
-def said(number: int, above: int | None, role: str, content: Any, **more: Any) -> dict[str, Any]:
+def message_line(
+    number: int, above: int | None, role: str, content: Any, **more: Any
+) -> dict[str, Any]:
     """A message."""
     message = {"role": role, "content": content, "timestamp": 1777888800000 + number, **more}
     return entry(number, above, message=message)
@@ -51,8 +53,8 @@ def reply(
     number: int, above: int, *content: Any, stop: str = "stop", **more: Any
 ) -> dict[str, Any]:
     """An answer with its bill."""
-    told = {"model": "mock-1", "usage": USAGE, "stopReason": stop, "responseId": f"r{number}"}
-    return said(number, above, "assistant", list(content), **{**told, **more})
+    fields = {"model": "mock-1", "usage": USAGE, "stopReason": stop, "responseId": f"r{number}"}
+    return message_line(number, above, "assistant", list(content), **{**fields, **more})
 
 
 def text(line: str) -> dict[str, str]:
@@ -67,17 +69,17 @@ def tool(name: str, call: str, **arguments: Any) -> dict[str, Any]:
 
 def header(session: str, second: int, **more: Any) -> dict[str, Any]:
     """The first line of a log."""
-    told = {"id": session, "timestamp": at(second), "cwd": "/home/dev/demo"}
-    return {"type": "session", "version": 3, **told, **more}
+    fields = {"id": session, "timestamp": at(second), "cwd": "/home/dev/demo"}
+    return {"type": "session", "version": 3, **fields, **more}
 
 
 TALK = [
     entry(1, None, "model_change", provider="mock", modelId="mock-1"),
-    said(2, 1, "user", [text("Mend it")]),
+    message_line(2, 1, "user", [text("Mend it")]),
     reply(3, 2, {"type": "thinking", "thinking": "Hm."}, tool("bash", "c1", command="make"),
           stop="toolUse"),
-    said(4, 3, "toolResult", [text("no rule\n\nCommand exited with code 2")], toolCallId="c1",
-         toolName="bash", isError=True),
+    message_line(4, 3, "toolResult", [text("no rule\n\nCommand exited with code 2")],
+                 toolCallId="c1", toolName="bash", isError=True),
     reply(5, 4, text("It has no rule.")),
 ]  # fmt: skip
 
@@ -95,22 +97,22 @@ def write(root: Path) -> None:
         parent,
         header(PARENT, 0),
         *TALK,
-        said(6, 5, "user", "Try this"),
+        message_line(6, 5, "user", "Try this"),
         reply(7, 6, text("No."), stop="aborted", usage={}),
-        said(8, 5, "user", "Try that"),
+        message_line(8, 5, "user", "Try that"),
         reply(9, 8, text("Yes.")),
         entry(10, 9, "session_info", name="Mending"),
         entry(11, 10, "compaction", summary="It was mended.", firstKeptEntryId=f"{8:08x}",
               tokensBefore=900),
-        said(12, 11, "bashExecution", None, command="git status", output="clean"),
-        said(13, 12, "user", "Go on"),
+        message_line(12, 11, "bashExecution", None, command="git status", output="clean"),
+        message_line(13, 12, "user", "Go on"),
         reply(14, 13, stop="error", usage={}, errorMessage="400 bad request"),
     )  # fmt: skip
     write_lines(
         path_of(root, FORK, 20),
         header(FORK, 20, parentSession=f"/elsewhere/{parent.name}"),
         *TALK,
-        said(21, 5, "user", "Another way"),
+        message_line(21, 5, "user", "Another way"),
         reply(22, 21, text("So be it.")),
     )
 
@@ -121,18 +123,18 @@ def write(root: Path) -> None:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact; the request of a compaction is in no file, and that is said."""
     home = shared / "data" / "agents" / "pi" / scenario
-    sessions = wholes(Pi(), home / "home/.pi/agent")
+    sessions = sessions_of(Pi(), home / "home/.pi/agent")
 
     assert billed(home, unlogged=("compaction",)) == counted(Pi(), home / "home/.pi/agent")
-    reasons = {notice.detail for whole in sessions.values() for notice in whole.unbilled}
+    reasons = {notice.detail for session in sessions.values() for notice in session.unbilled}
     assert ({COMPACTION} if scenario == "compact" else set()) == reasons
-    assert {"done"} == {str(whole.turn().state) for whole in sessions.values()}
+    assert {"done"} == {str(session.turn().state) for session in sessions.values()}
 
 
 def test_a_real_fork_is_tied_to_its_parent(shared: Path) -> None:
     """The header names the parent's file; its id is in the name."""
     home = shared / "data" / "agents" / "pi" / "fork" / "home/.pi/agent"
-    parent, fork = wholes(Pi(), home).values()
+    parent, fork = sessions_of(Pi(), home).values()
 
     assert [] == parent.edges
     assert [Edge("fork", parent.native, "parentSession")] == fork.edges
@@ -141,11 +143,11 @@ def test_a_real_fork_is_tied_to_its_parent(shared: Path) -> None:
 def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     """The call that was killed is open; the turn after it is done."""
     home = shared / "data" / "agents" / "pi" / "killed"
-    (killed,) = wholes(Pi(), home / "at-kill/.pi/agent").values()
-    (whole,) = wholes(Pi(), home / "home/.pi/agent").values()
+    (killed,) = sessions_of(Pi(), home / "at-kill/.pi/agent").values()
+    (session,) = sessions_of(Pi(), home / "home/.pi/agent").values()
 
-    assert ("bash", False, False, None) == outcomes(whole)[0]
-    assert ("running", "done") == (str(killed.turn().state), str(whole.turn().state))
+    assert ("bash", False, False, None) == outcomes(session)[0]
+    assert ("running", "done") == (str(killed.turn().state), str(session.turn().state))
 
 
 def test_public_logs_of_old_versions_are_read(shared: Path) -> None:
@@ -170,7 +172,7 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls with their outcome, titles, branches, errors, and bills counted once over a fork."""
     write(tmp_path)
-    parent, fork = wholes(Pi(), tmp_path).values()
+    parent, fork = sessions_of(Pi(), tmp_path).values()
 
     assert [("bash", True, True, 2)] == outcomes(parent)
     assert ("Mending", "/home/dev/demo", "mock-1") == (
@@ -189,9 +191,9 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
 def test_after_a_compaction_the_model_sees_summary_and_tail(tmp_path: Path) -> None:
     """The summary, the entries from the first kept one on, the user's command, what follows."""
     write(tmp_path)
-    said = readout_of(load(path_of(tmp_path, PARENT, 0), KNOWN).graph).messages().messages
+    messages = readout_of(load(path_of(tmp_path, PARENT, 0), KNOWN).graph).messages().messages
 
-    texts = [part["text"] for message in said for part in message["content"]]
+    texts = [part["text"] for message in messages for part in message["content"]]
     assert ["It was mended.", "Try that", "Yes.", "$ git status\nclean", "Go on"] == texts
 
 
@@ -207,8 +209,8 @@ def test_a_migrated_log_is_billed_once(tmp_path: Path) -> None:
 
     from thence.format.session_graph import SessionGraph
 
-    whole = SessionGraph(source.uid, [*first.events, *second.events])
-    assert 2 * 1250 == whole.spent.own
+    session = SessionGraph(source.uid, [*first.events, *second.events])
+    assert 2 * 1250 == session.spent.own
 
 
 def test_a_handoff_that_copies_nothing_is_no_fork(tmp_path: Path) -> None:

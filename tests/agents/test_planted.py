@@ -33,10 +33,10 @@ def test_planted_sessions_are_read_exactly(case: Case, tmp_path: Path) -> None:
     sessions = read_by_steps(reader, root, steps(case, tmp_path))
     spent = Usage()
     texts: dict[str, str] = {}
-    for whole in sessions.values():
-        for part in (whole.spent.live, whole.spent.dead, whole.spent.side):
+    for session in sessions.values():
+        for part in (session.spent.live, session.spent.dead, session.spent.side):
             spent = derived_events.add_usage(spent, part)
-        shown = [event for event in whole.events if event.state not in ("replayed", "internal")]
+        shown = [event for event in session.events if event.state not in ("replayed", "internal")]
         texts |= {e.summary: "dead" if e.state == "dead" else "live" for e in shown}
 
     truth = case.answers

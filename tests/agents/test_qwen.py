@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, wholes, write_lines
+from tests.agents.agents import billed, counted, outcomes, sessions_of, write_lines
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.profiles import agents
 from thence.agents.qwen.reader import Qwen
@@ -44,10 +44,10 @@ def asked(number: int, above: int | None, line: str, **more: Any) -> dict[str, A
     return record(number, above, "user", message=message, **more)
 
 
-def usage(given: int, output: int) -> dict[str, Any]:
+def usage(input_tokens: int, output: int) -> dict[str, Any]:
     """The bill of an answer: a tenth of it from the cache."""
-    counts = {"promptTokenCount": given, "candidatesTokenCount": output}
-    return {"usageMetadata": {**counts, "cachedContentTokenCount": given // 10}}
+    counts = {"promptTokenCount": input_tokens, "candidatesTokenCount": output}
+    return {"usageMetadata": {**counts, "cachedContentTokenCount": input_tokens // 10}}
 
 
 def answered(number: int, above: int, *parts: Any, **more: Any) -> dict[str, Any]:
@@ -56,15 +56,17 @@ def answered(number: int, above: int, *parts: Any, **more: Any) -> dict[str, Any
     return record(number, above, "assistant", message=message, model="mock-1", **more)
 
 
-def telemetry(number: int, above: int, given: int, output: int, **more: Any) -> dict[str, Any]:
+def telemetry(
+    number: int, above: int, input_tokens: int, output: int, **more: Any
+) -> dict[str, Any]:
     """The telemetry of a request."""
     event = {
         "event.name": "qwen-code.api_response",
         "response_id": f"r{number}",
         "model": "mock-1",
-        "input_token_count": given,
+        "input_token_count": input_tokens,
         "output_token_count": output,
-        "cached_content_token_count": given // 10,
+        "cached_content_token_count": input_tokens // 10,
         **more,
     }
     return system(number, above, "ui_telemetry", uiEvent=event)
@@ -83,11 +85,11 @@ def tool(name: str, call: str, /, **arguments: Any) -> dict[str, Any]:
 def gave(number: int, above: int, call: str, **result: Any) -> dict[str, Any]:
     """The result of a call."""
     part = {"functionResponse": {"id": call, "name": "x", "response": result}}
-    told = {"callId": call, "status": "error" if "error" in result else "success"}
+    result_fields = {"callId": call, "status": "error" if "error" in result else "success"}
     if "error" in result:
-        told["resultDisplay"] = {"type": "shell_result", "exitCode": 2}  # type: ignore[assignment]
+        result_fields["resultDisplay"] = {"type": "shell_result", "exitCode": 2}  # type: ignore[assignment]
     message = {"role": "user", "parts": [part]}
-    return record(number, above, "tool_result", message=message, toolCallResult=told)
+    return record(number, above, "tool_result", message=message, toolCallResult=result_fields)
 
 
 TALK = [
@@ -175,14 +177,14 @@ def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario
     truth = billed(home, side=("subagent", "side"), unasked=int(scenario == "compact"))
 
     assert truth == counted(Qwen(), home / "home/.qwen")
-    sessions = wholes(Qwen(), home / "home/.qwen").values()
-    assert [] == [notice for whole in sessions for notice in whole.unbilled]
+    sessions = sessions_of(Qwen(), home / "home/.qwen").values()
+    assert [] == [notice for session in sessions for notice in session.unbilled]
 
 
 def test_a_real_fork_is_tied_to_its_parent(shared: Path) -> None:
     """Copies name the session they come from."""
     home = shared / "data" / "agents" / "qwen" / "fork" / "home/.qwen"
-    parent, fork = wholes(Qwen(), home).values()
+    parent, fork = sessions_of(Qwen(), home).values()
 
     assert [] == parent.edges
     assert [("fork", parent.native)] == [(edge.link, edge.session) for edge in fork.edges]
@@ -192,17 +194,17 @@ def test_a_real_fork_is_tied_to_its_parent(shared: Path) -> None:
 def test_a_real_subagent_is_linked_to_its_call(shared: Path) -> None:
     """Its channel names the call that started it."""
     home = shared / "data" / "agents" / "qwen" / "subagent" / "home/.qwen"
-    (whole,) = wholes(Qwen(), home).values()
+    (session,) = sessions_of(Qwen(), home).values()
 
-    assert "call_1_0" == whole.about["agent:general-purpose-call_1_0"]
-    assert {"agent:general-purpose-call_1_0"} == {e.channel for e in whole.events} - {"main"}
+    assert "call_1_0" == session.about["agent:general-purpose-call_1_0"]
+    assert {"agent:general-purpose-call_1_0"} == {e.channel for e in session.events} - {"main"}
 
 
 def test_real_outcomes(shared: Path) -> None:
     """Failed commands have their exit code, refused ones are failures."""
     home = shared / "data" / "agents" / "qwen"
-    (tools,) = wholes(Qwen(), home / "tools/home/.qwen").values()
-    (killed,) = wholes(Qwen(), home / "killed/home/.qwen").values()
+    (tools,) = sessions_of(Qwen(), home / "tools/home/.qwen").values()
+    (killed,) = sessions_of(Qwen(), home / "killed/home/.qwen").values()
 
     assert [
         ("read_file", True, False, None),
@@ -225,7 +227,7 @@ def test_the_adapter_suite_passes(check: str) -> None:
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls by their real name, titles, a rewound branch, errors, and bills counted once."""
     write(tmp_path)
-    parent, fork = wholes(Qwen(), tmp_path).values()
+    parent, fork = sessions_of(Qwen(), tmp_path).values()
 
     assert [
         ("web_fetch", True, False, None),
@@ -254,9 +256,9 @@ def test_after_a_compaction_the_model_sees_the_new_history(tmp_path: Path) -> No
     """What it was replaced by, and what follows."""
     write(tmp_path)
     path = tmp_path / "projects" / "-work-demo" / "chats" / f"{PARENT}.jsonl"
-    said = readout_of(load(path, KNOWN).graph).messages().messages
+    messages = readout_of(load(path, KNOWN).graph).messages().messages
 
-    texts = [part["text"] for message in said for part in message["content"]]
+    texts = [part["text"] for message in messages for part in message["content"]]
     assert ["It was mended.", "Go on", "<system-reminder>Be brief.</system-reminder>"] == texts
 
 
@@ -272,7 +274,7 @@ def test_a_copy_of_a_copy_is_billed_once(tmp_path: Path) -> None:
         ]
         write_lines(chats / f"{own}.jsonl", *lines)
 
-    spent = [whole.spent.own for whole in wholes(Qwen(), tmp_path).values()]
+    spent = [session.spent.own for session in sessions_of(Qwen(), tmp_path).values()]
     assert [1030 + 1120 + 1210, 0, 0] == spent
 
 

@@ -33,9 +33,9 @@ def test_a_cache_inside_the_input_is_taken_out_once() -> None:
 
 def test_times_are_read_in_every_spelling() -> None:
     """Seconds, milliseconds, text."""
-    said = "2026-05-04T10:00:00.000Z"
+    text = "2026-05-04T10:00:00.000Z"
 
-    assert {said} == {records.moment(value) for value in (1777888800, 1777888800000, said)}
+    assert {text} == {records.moment(value) for value in (1777888800, 1777888800000, text)}
 
 
 def test_prompts_of_a_client_are_no_words_to_search() -> None:

@@ -13,7 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.transcripts import A, B, Script, read, said, states, text, usage, whole, write
+from tests.agents.transcripts import (
+    A,
+    B,
+    Script,
+    read,
+    sent_lines,
+    session_of,
+    states,
+    text,
+    usage,
+    write,
+)
 from thence.format import lineage
 from thence.format.derived_events import time_of
 from thence.format.graph import State
@@ -188,7 +199,7 @@ def order(rule: str) -> tuple[int, int]:
     return list(PARTS).index(rule[0]), int(rule[1:])
 
 
-def held() -> dict[str, list[str]]:
+def rule_tests() -> dict[str, list[str]]:
     """The tests of each rule, by file and name."""
     out: dict[str, list[str]] = {}
     for folder in FOLDERS:
@@ -196,8 +207,8 @@ def held() -> dict[str, list[str]]:
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
                     continue
-                found = _IDS.match(ast.get_docstring(node) or "")
-                for rule in found[1].split(", ") if found else ():
+                match = _IDS.match(ast.get_docstring(node) or "")
+                for rule in match[1].split(", ") if match else ():
                     name = f"{folder}/{path.stem.removeprefix('test_')}: {node.name[5:]}"
                     out.setdefault(rule, []).append(name)
     return out
@@ -213,7 +224,7 @@ def chosen(names: list[str]) -> list[str]:
 
 def page() -> str:
     """The page, as the docstrings have it now."""
-    known = held()
+    known = rule_tests()
     out = [
         "# Rules that readers keep",
         "",
@@ -236,7 +247,7 @@ def page() -> str:
 @pytest.mark.slow
 def test_every_rule_has_a_test() -> None:
     """None is left out, and no docstring names a rule that is not in the table."""
-    assert set(GISTS) == set(held())
+    assert set(GISTS) == set(rule_tests())
 
 
 def test_rules_are_those_of_the_book(shared: Path) -> None:
@@ -254,9 +265,9 @@ def test_gists_are_our_own_words(shared: Path) -> None:
     gists = {rule: _words(gist) for rule, gist in GISTS.items()}
     taken = {
         rule
-        for rule, said in gists.items()
-        for at in range(len(said) - 6)
-        if tuple(said[at : at + 7]) in runs
+        for rule, words in gists.items()
+        for at in range(len(words) - 6)
+        if tuple(words[at : at + 7]) in runs
     }
 
     assert set() == taken
@@ -321,9 +332,9 @@ def test_siblings_that_are_no_branches(
     log.user("Go.")
     assert callable(write_it)
     write_it(log)
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Go.", *expected] == said(session)
+    assert ["u Go.", *expected] == sent_lines(session)
     assert ([], []) == (states(session, State.DEAD), session.graph.branches)
     assert [] == session.graph.open_calls
 
@@ -336,9 +347,9 @@ def test_a_call_nobody_answered_is_left_behind_with_its_branch(tmp_path: Path) -
     left = log.reply(call("t2"), id="m")
     log.result("t1", parentUuid=first)
     log.say("Done.")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Go.", "a t1", "u t1", "a Done."] == said(session)
+    assert ["u Go.", "a t1", "u t1", "a Done."] == sent_lines(session)
     assert [left] == states(session, State.DEAD)
 
 
@@ -350,21 +361,21 @@ def test_records_written_again_are_said_once(tmp_path: Path) -> None:
     for _ in range(2):
         log.user("Two.", parentUuid=before, timestamp="2026-01-01T00:05:00.000Z")
         log.reply([text("Ok.")], id="m", request="q", usage=usage(5), stop="end_turn")
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
 
-    assert ["u Go.", "a Yes.", "u Two.", "a Ok."] == said(session)
+    assert ["u Go.", "a Yes.", "u Two.", "a Ok."] == sent_lines(session)
     assert (15, 1) == (session.spent.own, session.spent.responses)
 
 
 def test_forks_of_open_direction_are_whole_and_paid_once(tmp_path: Path) -> None:
     """F5, U4: two sessions share a record; nothing tells whose it was, and both keep it."""
-    one, other = Script(A, timestamp=...), Script(B, name="s", timestamp=...)
-    one.user("Go.", uuid="same")
-    one.reply([text("Yes.")], uuid="both", id="m", request="q", usage=usage(5))
-    other.records = [{**record, "sessionId": B} for record in one.records]
-    one.user("Mine.", parentUuid="both")
-    other.user("Also mine.", parentUuid="both")
-    write(tmp_path, one, other)
+    first, second = Script(A, timestamp=...), Script(B, name="s", timestamp=...)
+    first.user("Go.", uuid="same")
+    first.reply([text("Yes.")], uuid="both", id="m", request="q", usage=usage(5))
+    second.records = [{**record, "sessionId": B} for record in first.records]
+    first.user("Mine.", parentUuid="both")
+    second.user("Also mine.", parentUuid="both")
+    write(tmp_path, first, second)
     facts = {name: read(tmp_path, name).graph.facts for name in (A, B)}
     known = lineage.find_shared(facts)
     sessions = [
@@ -373,8 +384,8 @@ def test_forks_of_open_direction_are_whole_and_paid_once(tmp_path: Path) -> None
     ]
 
     assert [15, 0] == sorted((s.spent.own for s in sessions), reverse=True)
-    assert ["u Go.", "a Yes.", "u Mine."] == said(sessions[0])
-    assert ["u Go.", "a Yes.", "u Also mine."] == said(sessions[1])
+    assert ["u Go.", "a Yes.", "u Mine."] == sent_lines(sessions[0])
+    assert ["u Go.", "a Yes.", "u Also mine."] == sent_lines(sessions[1])
     assert known == lineage.find_shared(dict(reversed(facts.items())))
 
 
@@ -385,14 +396,14 @@ def test_long_prompts_are_told_by_request(tmp_path: Path) -> None:
         log.user("Go.")
         bill = usage(10, cache_read_input_tokens=150_000)
         log.reply([text("Yes.")], id=f"m{number}", model="claude-sonnet-4-5", usage=bill)
-    session = whole(tmp_path, log)
+    session = session_of(tmp_path, log)
     bills = [event.usage for event in session.events if event.usage is not None]
     single = [price("claude-sonnet-4-5", bill) for bill in bills]
     summed = price("claude-sonnet-4-5", Usage(20, 20, 0, 300_000))
 
-    assert 2 == len([one for one in single if one is not None])
+    assert 2 == len([cost for cost in single if cost is not None])
     assert summed is not None
-    assert sum(one.usd for one in single if one is not None) < summed.usd
+    assert sum(cost.usd for cost in single if cost is not None) < summed.usd
 
 
 def test_records_of_one_response_are_one_message(tmp_path: Path) -> None:
@@ -401,7 +412,7 @@ def test_records_of_one_response_are_one_message(tmp_path: Path) -> None:
     log.user("Go.")
     for said_now in ("One.", "Two.", "Three."):
         log.reply([text(said_now)], id="m", stop="end_turn")
-    messages = readout_of(whole(tmp_path, log)).messages().messages
+    messages = readout_of(session_of(tmp_path, log)).messages().messages
 
     assert ["user", "assistant"] == [message["role"] for message in messages]
     assert ["One.", "Two.", "Three."] == [block["text"] for block in messages[1]["content"]]

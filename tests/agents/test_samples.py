@@ -29,8 +29,8 @@ def sampled(name: str, folder: Path) -> list[SessionGraph]:
     agent.sample(machine, NOW)
     loaded = [load_source(agent.reader, source) for source in agent.reader.find(machine.home)]
 
-    assert {"torn"} >= {skipped.why for one in loaded for skipped in one.skipped}
-    return [one.graph for one in loaded]
+    assert {"torn"} >= {skipped.why for session in loaded for skipped in session.skipped}
+    return [session.graph for session in loaded]
 
 
 @pytest.mark.parametrize("name", SAMPLED)
@@ -44,12 +44,12 @@ def test_every_part_that_an_agent_offers_is_sound(offer: object, name: str) -> N
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_sample_is_a_whole_session(name: str, tmp_path: Path) -> None:
     """A prompt, calls with results, an answer, tokens, a folder, a title."""
-    wholes = sampled(name, tmp_path)
-    events = [event for whole in wholes for event in whole.events]
-    pairs = [pair for whole in wholes for pair in whole.calls]
+    sessions = sampled(name, tmp_path)
+    events = [event for session in sessions for event in session.events]
+    pairs = [pair for session in sessions for pair in session.calls]
 
     assert {"user_msg", "assistant_msg", "tool_call", "tool_result"} <= {e.kind for e in events}
     assert any(pair.outcome.ended and not pair.outcome.failed for pair in pairs)
-    assert all(sum(whole.spent.live.total for whole in wholes) > 0 for _ in wholes)
-    assert all(whole.session().cwd and whole.title for whole in wholes)
-    assert {} == agents()[name].unknown_records(f for whole in wholes for f in whole.facts)
+    assert all(sum(session.spent.live.total for session in sessions) > 0 for _ in sessions)
+    assert all(session.session().cwd and session.title for session in sessions)
+    assert {} == agents()[name].unknown_records(f for session in sessions for f in session.facts)

@@ -31,7 +31,7 @@ class Plain:
 
     def __init__(self, limits: files.Limits | None = None) -> None:
         self.limits = limits
-        self.found = 0
+        self.finds = 0
 
     def roots(self, home: Path, env: object) -> list[Path]:
         """One."""
@@ -39,7 +39,7 @@ class Plain:
 
     def find(self, root: Path) -> Iterator[Source]:
         """A log, a session."""
-        self.found += 1
+        self.finds += 1
         for entry in files.walk(str(root), 0):
             if entry.name.endswith(".plain"):
                 path = Path(entry.path)
@@ -72,21 +72,21 @@ class PlainRecords:
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         self.file, self.mark = file, mark
 
-    def facts(self, found: codec.RawRecord) -> list[Fact]:
+    def facts(self, record: codec.RawRecord) -> list[Fact]:
         """One each."""
-        value, base = found.value, found.value.get("base")
-        said = value.get("say")
+        value, base = record.value, record.value.get("base")
+        text = value.get("say")
         summary = bool(value.get("summary"))
-        flags = Is.SUMMARY if summary else Is.PROMPT if said else Is.INTERNAL
+        flags = Is.SUMMARY if summary else Is.PROMPT if text else Is.INTERNAL
         return [
             Fact(
-                Node(line_name(self.file.key, found.raw), PREVIOUS, flags),
-                blocks=(Block("user_msg", "user" if said else "system", payload=said),),
+                Node(line_name(self.file.key, record.raw), PREVIOUS, flags),
+                blocks=(Block("user_msg", "user" if text else "system", payload=text),),
                 file=self.file.key,
                 generation=self.mark.generation,
-                line=found.place.line,
-                offset=found.place.offset,
-                ordinal=found.place.line,
+                line=record.place.line,
+                offset=record.place.offset,
+                ordinal=record.place.line,
                 base=Base(base[0], ordinal=base[1]) if base else None,
             )
         ]
@@ -108,7 +108,7 @@ def say(*texts: str) -> list[JSON]:
     return [{"say": text} for text in texts]
 
 
-def told(path: Path) -> tuple[list[str], list[str]]:
+def messages_and_notices(path: Path) -> tuple[list[str], list[str]]:
     """What the model would be told, and the notices."""
     loaded = load(path, {"plain": Plain()})
     messages = readout_of(loaded.graph).messages().messages
@@ -254,7 +254,7 @@ def test_what_a_log_goes_on_from_is_read_as_well(tmp_path: Path) -> None:
     put(tmp_path, "a", *say("one", "two", "three"))
     path = put(tmp_path, "b", {"base": ["a", 3]}, *say("four"))
 
-    assert (["one", "two", "four"], []) == told(path)
+    assert (["one", "two", "four"], []) == messages_and_notices(path)
 
 
 def test_ancestors_of_ancestors_are_read(tmp_path: Path) -> None:
@@ -265,11 +265,11 @@ def test_ancestors_of_ancestors_are_read(tmp_path: Path) -> None:
     adapter = Plain()
     source = adapter.at(path)
     assert source is not None
-    adapter.found = 0
+    adapter.finds = 0
     load_source(adapter, source)
 
-    assert (list("0123456789"), []) == told(path)
-    assert 1 == adapter.found
+    assert (list("0123456789"), []) == messages_and_notices(path)
+    assert 1 == adapter.finds
 
 
 def test_a_summary_takes_the_place_of_ancestors(tmp_path: Path) -> None:
@@ -277,14 +277,14 @@ def test_a_summary_takes_the_place_of_ancestors(tmp_path: Path) -> None:
     put(tmp_path, "a", *say("one"))
     path = put(tmp_path, "b", {"base": ["a", 9]}, {"say": "in short", "summary": True})
 
-    assert (["in short"], []) == told(path)
+    assert (["in short"], []) == messages_and_notices(path)
 
 
 def test_a_missing_ancestor_costs_a_notice(tmp_path: Path) -> None:
     """History begins where the log does."""
     path = put(tmp_path, "b", {"base": ["gone", 3]}, *say("four"))
 
-    assert (["four"], ["ancestor missing"]) == told(path)
+    assert (["four"], ["ancestor missing"]) == messages_and_notices(path)
 
 
 @pytest.mark.parametrize("names", ["a", "ab", "abc"])
@@ -292,7 +292,7 @@ def test_ancestors_in_a_circle_end(tmp_path: Path, names: str) -> None:
     """D10: each is read once."""
     for name, above in zip(names, names[1:] + names[0], strict=True):
         put(tmp_path, name, {"base": [above, 99]}, *say(name))
-    texts, notices = told(tmp_path / "a.plain")
+    texts, notices = messages_and_notices(tmp_path / "a.plain")
 
     assert list(reversed(names)) == texts
     assert ["ancestors in a circle"] * (len(names) > 1) == notices
@@ -302,6 +302,6 @@ def test_only_so_many_ancestors_are_read(tmp_path: Path) -> None:
     """A lineage without an end is told."""
     for n in range(MAX_ANCESTORS + 9):
         path = put(tmp_path, f"s{n}", {"base": [f"s{n - 1}", 99]}, *say(str(n)))
-    texts, notices = told(path)
+    texts, notices = messages_and_notices(path)
 
     assert (MAX_ANCESTORS + 1, ["too many ancestors"]) == (len(texts), notices)

@@ -144,14 +144,18 @@ def test_sessions_are_read_without_a_trace(tmp_path: Path) -> None:
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("UPDATE session SET title = title")
     database.commit()
-    before = {name: told for name, told in state(tmp_path).items() if not name.endswith("-shm")}
+    before = {
+        name: content for name, content in state(tmp_path).items() if not name.endswith("-shm")
+    }
     index = (tmp_path / "opencode.db-shm").read_bytes()
     adapter = OpenCode()
     facts = [fact for source in adapter.find(tmp_path) for fact in adapter.read(source).events]
     adapter.at(path)
 
     assert facts
-    after = {name: told for name, told in state(tmp_path).items() if not name.endswith("-shm")}
+    after = {
+        name: content for name, content in state(tmp_path).items() if not name.endswith("-shm")
+    }
     assert before == after
     assert index == (tmp_path / "opencode.db-shm").read_bytes()
     database.close()
@@ -188,9 +192,9 @@ def test_a_database_that_was_cut_anywhere_raises_nothing(tmp_path: Path) -> None
     adapter = OpenCode()
     sources = list(adapter.find(tmp_path))
     known = {fact.node.id for source in sources for fact in adapter.read(source).events}
-    whole = path.read_bytes()
-    for cut in range(0, len(whole), max(1, len(whole) // 23)):
-        path.write_bytes(whole[:cut])
+    data = path.read_bytes()
+    for cut in range(0, len(data), max(1, len(data) // 23)):
+        path.write_bytes(data[:cut])
         list(adapter.find(tmp_path))
         for source in sources:
             batch = adapter.read(source)
@@ -202,10 +206,10 @@ def test_damaged_pages_raise_nothing(tmp_path: Path) -> None:
     path = run(tmp_path / "opencode.db", OPENCODE, steps())
     adapter = OpenCode()
     (source, *_) = adapter.find(tmp_path)
-    whole = path.read_bytes()
-    for page in range(0, len(whole), 4096):
-        noise = bytes(reversed(whole[page : page + 4096]))
-        path.write_bytes(whole[:page] + noise + whole[page + 4096 :])
+    data = path.read_bytes()
+    for page in range(0, len(data), 4096):
+        noise = bytes(reversed(data[page : page + 4096]))
+        path.write_bytes(data[:page] + noise + data[page + 4096 :])
         list(adapter.find(tmp_path))
         adapter.read(source)
 
@@ -262,14 +266,14 @@ def test_a_session_is_found_by_any_file_of_its_database(tmp_path: Path) -> None:
     """What a watcher tells of is mostly the write-ahead log."""
     path = run(tmp_path / "opencode.db", OPENCODE, steps())
     adapter = OpenCode()
-    found = list(adapter.find(tmp_path))
+    sources = list(adapter.find(tmp_path))
 
-    assert found == adapter.sources_at(path)
-    assert found == adapter.sources_at(Path(f"{path}-wal"))
+    assert sources == adapter.sources_at(path)
+    assert sources == adapter.sources_at(Path(f"{path}-wal"))
     guarded = GuardedAdapter(adapter, EntryPoint("opencode", "a.b:C", "thence.agents"))
-    assert found == sources_at(guarded, path)
+    assert sources == sources_at(guarded, path)
     assert [] == adapter.sources_at(tmp_path / "kilo.db")
-    assert adapter.at(path) in found
+    assert adapter.at(path) in sources
 
 
 def test_a_long_session_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +305,7 @@ def test_a_row_that_is_too_long_costs_itself(
     """It is told with its size, and is not loaded."""
     module.write(tmp_path)
     adapter = module.ADAPTER
-    whole = [fact for source in adapter.find(tmp_path) for fact in adapter.read(source).events]
+    expected = [fact for source in adapter.find(tmp_path) for fact in adapter.read(source).events]
     table, column = ("event", "data") if name == "opencode.db" else ("messages", "content")
     database = sqlite3.connect(tmp_path / name)
     query = f"UPDATE {table} SET {column} = ? WHERE rowid = 3"
@@ -313,7 +317,7 @@ def test_a_row_that_is_too_long_costs_itself(
     (skip,) = (skip for batch in batches for skip in batch.skipped)
 
     assert skip.length > 20_000
-    assert len(whole) - 3 <= sum(len(batch.events) for batch in batches) < len(whole)
+    assert len(expected) - 3 <= sum(len(batch.events) for batch in batches) < len(expected)
 
 
 def test_a_vacuum_changes_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_examples import ROOT, unpacked
+from tests.test_examples import ROOT, unpack_template
 
 SAMPLE = """
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ class Machine:
     """A home on which the package is installed."""
 
     def __init__(self, folder: Path) -> None:
-        unpacked(folder / "target")
+        unpack_template(folder / "target")
         self.home = folder / "home"
         (self.home / ".pebble").mkdir(parents=True)
         self._env = os.environ | {"PYTHONPATH": str(folder / "target"), "HOME": str(self.home)}
@@ -63,21 +63,21 @@ def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
     way = json.loads(machine.thence("resume", row["session_uid"], "--json"))
     machine.thence("hook", "install", "pebble", "--yes")
     machine.thence("mcp", "install", "pebble", "--yes")
-    given = json.loads(machine.thence("handoff", row["session_uid"], "--to", "claude", "--json"))
-    taken = json.loads(machine.thence("handoff", given["files"][0], "--to", "pebble", "--json"))
+    handed = json.loads(machine.thence("handoff", row["session_uid"], "--to", "claude", "--json"))
+    taken = json.loads(machine.thence("handoff", handed["files"][0], "--to", "pebble", "--json"))
 
     lease = machine.home / ".pebble" / f"{row['native_session_id']}.running"
     lease.write_text(json.dumps({"pid": os.getpid()}))
     running = json.loads(machine.thence("ls", "--running", "--agent", "pebble", "--json"))
     asked = machine.thence("resume", row["session_uid"], "--prompt", "And now?", "--json")
 
-    assert [row["session_uid"]] == [one["session_uid"] for one in running]
+    assert [row["session_uid"]] == [entry["session_uid"] for entry in running]
     assert "And now?" == json.loads(asked)["argv"][-1]
     assert ".f-pebble" in machine.python(COLOUR)
     assert ["pebble", "--resume"] == way["argv"][:2]
     assert "SessionStart" in (machine.home / ".pebble" / "settings.json").read_text()
     assert "thence" in (machine.home / ".pebble" / "servers.json").read_text()
-    assert ("pebble", "claude") == (given["agent"], given["to"])
+    assert ("pebble", "claude") == (handed["agent"], handed["to"])
     assert ("claude", "pebble") == (taken["agent"], taken["to"])
     assert Path(taken["files"][0]).is_relative_to(machine.home / ".pebble")
 

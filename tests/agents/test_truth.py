@@ -81,10 +81,10 @@ def test_inspect_counts_what_is_in_the_files(
     shared: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """R4, R7, D3, U1: records, links, calls and tokens of every file, bad lines included."""
-    code, said = run(shared, "check_truth", "inspect {file} --json", "public")
+    code, lines = run(shared, "check_truth", "inspect {file} --json", "public")
     record_property("files", 172)
 
-    assert (0, ["172 files equal, 0 different"]) == (code, said)
+    assert (0, ["172 files equal, 0 different"]) == (code, lines)
 
 
 # -- what was sent --------------------------------------------------------------------------
@@ -93,18 +93,18 @@ def test_inspect_counts_what_is_in_the_files(
 @pytest.mark.slow
 def test_show_gives_the_history_that_was_sent(shared: Path) -> None:
     """D5, D11, D14: 49 of 50 sessions are what the client sent; the fiftieth is known."""
-    _, said = run(shared, "check_sent", "show {file} --as messages --json", "claude-code")
+    _, lines = run(shared, "check_sent", "show {file} --as messages --json", "claude-code")
 
-    assert "49 sessions equal, 1 different" == said[-1]
-    assert [True] == [NEVER_SENT in line for line in said[:-1]]
+    assert "49 sessions equal, 1 different" == lines[-1]
+    assert [True] == [NEVER_SENT in line for line in lines[:-1]]
 
 
 @pytest.mark.slow
 def test_show_gives_a_crashed_session_as_its_next_request_had_it(shared: Path) -> None:
     """A1, D11, L7: before the resume all is there that was sent after it, but the new prompt."""
     check = tool(shared, "check_sent")
-    found = sorted((shared / "data" / "claude-code").glob("*/*/before_resume/projects/*/*.jsonl"))
-    logs = [path for path in found if not path.name.startswith("agent-")]
+    paths = sorted((shared / "data" / "claude-code").glob("*/*/before_resume/projects/*/*.jsonl"))
+    logs = [path for path in paths if not path.name.startswith("agent-")]
     added: set[tuple[str, ...]] = set()
     for path in logs:
         mine, sent = check.keys(shown(path)), requests(check, path)
@@ -128,5 +128,7 @@ def requests(check: ModuleType, path: Path) -> list[set[tuple[str, ...]]]:
     """What the requests of one session held, in the order in which they were sent."""
     keys: Callable[[Any], set[tuple[str, ...]]] = check.keys
     sent = (path.parents[3] / "api_messages.jsonl").read_text(encoding="utf-8").splitlines()
-    told = (json.loads(line) for line in sent)
-    return [keys(r["messages"]) for r in told if (r["kind"], r["session"]) == ("main", path.stem)]
+    requested = (json.loads(line) for line in sent)
+    return [
+        keys(r["messages"]) for r in requested if (r["kind"], r["session"]) == ("main", path.stem)
+    ]

@@ -123,8 +123,8 @@ def test_a_record_that_nobody_knows_costs_nothing_and_is_named(
     pattern, plant = PLANTED[name]
     plant(min(root.glob(pattern)))
     doctor = CliRunner().invoke(thence, ["doctor", "--json"])
-    found = [f for f in json.loads(doctor.stdout)["findings"] if f["topic"] == "agents"]
-    (finding,) = (one for one in found if one["agent"] == name)
+    findings = [f for f in json.loads(doctor.stdout)["findings"] if f["topic"] == "agents"]
+    (finding,) = (entry for entry in findings if entry["agent"] == name)
 
     assert before
     assert set() == before - events()

@@ -16,7 +16,7 @@ from tests.agents.agents import (
     outcomes,
     prompts_of,
     read_by_steps,
-    wholes,
+    sessions_of,
     without_requests,
     write_all,
     write_document,
@@ -44,14 +44,14 @@ def message(number: int, role: str, line: str, source: str = "turn_start") -> di
     return entry(number, "message", role=role, content=content, source=source)
 
 
-def effect(number: int, tool: str, until: int, output: Any, **given: Any) -> dict[str, Any]:
+def effect(number: int, tool: str, until: int, output: Any, **arguments: Any) -> dict[str, Any]:
     """A call that has ended; one that has no output was cancelled."""
     state: dict[str, Any] = {"status": "completed", "decision": "execute"}
     state["output"] = {"type": "success", "structured_content": output}
     if output is None:
         error = {"code": "effect_recovery_failed", "message": "Action cancelled"}
         state = {"status": "failed", "error": error}
-    detail = {"kind": "tool", "toolName": f"file_system.{tool}", "input": given}
+    detail = {"kind": "tool", "toolName": f"file_system.{tool}", "input": arguments}
     return entry(number, "effect", detail=detail, state=state) | {"updatedAt": AT + 1000 * until}
 
 
@@ -67,9 +67,11 @@ class Client:
         self.folder = root / "logs" / "session" / "unified" / session
         self._sequence = self._total = self._output = 0
         self._entries: list[Any] = []
-        told = {"environment": {"working_directory": "/home/dev/demo"}, "title": None}
+        fields = {"environment": {"working_directory": "/home/dev/demo"}, "title": None}
         names = {"config": {"active_model": "mock", "model_name": "mock-1"}}
-        write_document(self.folder / "meta.json", {**told, "title_source": "auto", **names, **card})
+        write_document(
+            self.folder / "meta.json", {**fields, "title_source": "auto", **names, **card}
+        )
         self.snapshot()
 
     def _session(self) -> dict[str, Any]:
@@ -96,10 +98,10 @@ class Client:
         current = {"generation": generation, "snapshot_sequence": self._sequence}
         write_document(self.folder / "CURRENT", current)
 
-    def change(self, op: str, item: dict[str, Any], given: int = 0, output: int = 0) -> None:
+    def change(self, op: str, item: dict[str, Any], input_tokens: int = 0, output: int = 0) -> None:
         """Tell of an entry in the journal, and of what the session took so far."""
         self._sequence += 1
-        self._total, self._output = self._total + given, self._output + output
+        self._total, self._output = self._total + input_tokens, self._output + output
         self._entries = [e for e in self._entries if e["id"] != item["id"] or op == "append_entry"]
         self._entries.append(item)
         self._entries.sort(key=lambda e: e["createdAt"])
@@ -151,24 +153,24 @@ def write(root: Path) -> Iterator[None]:
 def test_tokens_calls_and_prompts_are_what_the_api_billed(shared: Path, scenario: str) -> None:
     """Every field is exact, the call after a kill included; requests are in no file that stays."""
     home = shared / "data" / "agents" / "vibe" / scenario
-    (whole,) = wholes(Vibe(), home / "home/.vibe").values()
+    (session,) = sessions_of(Vibe(), home / "home/.vibe").values()
 
     counts = counted(Vibe(), home / "home/.vibe")
     assert without_requests(billed(home)) == without_requests(counts)
-    assert ("/home/dev/demo", "mock-1") == (whole.session().cwd, whole.session().model)
-    assert ([], "done") == (whole.unbilled, str(whole.turn().state))
+    assert ("/home/dev/demo", "mock-1") == (session.session().cwd, session.session().model)
+    assert ([], "done") == (session.unbilled, str(session.turn().state))
 
 
 def test_a_real_kill_is_read_from_the_journal(shared: Path) -> None:
     """No snapshot holds the turn; the call becomes a failure when the session is resumed."""
     home = shared / "data" / "agents" / "vibe" / "killed"
-    (killed,) = wholes(Vibe(), home / "at-kill/.vibe").values()
-    (whole,) = wholes(Vibe(), home / "home/.vibe").values()
+    (killed,) = sessions_of(Vibe(), home / "at-kill/.vibe").values()
+    (session,) = sessions_of(Vibe(), home / "home/.vibe").values()
 
     assert ("running", 1263) == (str(killed.turn().state), killed.spent.own)
     assert [("bash", False, False, None)] == outcomes(killed)
-    assert ("bash", True, True, None) == outcomes(whole)[0]
-    assert {e.event_id for e in killed.events} <= {e.event_id for e in whole.events}
+    assert ("bash", True, True, None) == outcomes(session)[0]
+    assert {e.event_id for e in killed.events} <= {e.event_id for e in session.events}
 
 
 @pytest.mark.sampled
@@ -182,18 +184,18 @@ def test_the_adapter_suite_passes(check: str) -> None:
 
 def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     """Calls in the order in which they ran, the title, ties, and totals once."""
-    whole, other = read_by_steps(Vibe(), tmp_path, write(tmp_path)).values()
+    session, other = read_by_steps(Vibe(), tmp_path, write(tmp_path)).values()
 
     assert [
         ("bash", True, True, 2),
         ("edit", True, False, None),
         ("read_file", True, False, None),
-    ] == outcomes(whole)
-    assert ("Mending", 3360, 2009) == (whole.title, whole.spent.own, other.spent.own)
-    assert [("Mend it", "live"), ("Try this", "live")] == prompts_of(whole)
+    ] == outcomes(session)
+    assert ("Mending", 3360, 2009) == (session.title, session.spent.own, other.spent.own)
+    assert [("Mend it", "live"), ("Try this", "live")] == prompts_of(session)
     assert [SESSION] == [edge.session for edge in other.edges]
-    assert [] == [event for event in whole.events if event.why]
-    kinds = [event.kind for event in whole.events if event.tool]
+    assert [] == [event for event in session.events if event.why]
+    kinds = [event.kind for event in session.events if event.tool]
     calls = ["tool_call", "tool_result", "tool_call", "tool_call", "tool_result", "tool_result"]
     assert calls == kinds
 

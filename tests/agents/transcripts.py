@@ -63,9 +63,14 @@ class Script:
         """An answer that ends a turn."""
         return self.reply([{"type": "text", "text": text}], stop="end_turn", **fields)
 
-    def call(self, call: str, name: str = "Bash", **given: Any) -> str:
-        """A call; `given` is its input."""
-        block = {"type": "tool_use", "id": call, "name": name, "input": given or {"command": "ls"}}
+    def call(self, call: str, name: str = "Bash", **arguments: Any) -> str:
+        """A call; `arguments` is its input."""
+        block = {
+            "type": "tool_use",
+            "id": call,
+            "name": name,
+            "input": arguments or {"command": "ls"},
+        }
         return self.reply([block], stop="tool_use")
 
     def reply(
@@ -121,17 +126,17 @@ def write(home: Path, *scripts: Script, project: str = PROJECT) -> Path:
     return folder
 
 
-def found(home: Path) -> dict[str, Source]:
+def sources(home: Path) -> dict[str, Source]:
     """All sessions of a configuration folder."""
     return {source.session: source for source in Claude().find(home)}
 
 
 def read(home: Path, session: str = A) -> LoadedSession:
     """One session, as its folder has it."""
-    return load_source(Claude(), found(home)[session])
+    return load_source(Claude(), sources(home)[session])
 
 
-def whole(home: Path, *scripts: Script) -> SessionGraph:
+def session_of(home: Path, *scripts: Script) -> SessionGraph:
     """The session that the first of some scripts tells."""
     write(home, *scripts)
     return read(home, scripts[0].session).graph
@@ -142,7 +147,7 @@ def alone(path: Path, channel: str = "main") -> Source:
     return Source("claude", A, (File(str(path), "main", channel),))
 
 
-def said(session: SessionGraph, *, orphans: Any = "answer") -> list[str]:
+def sent_lines(session: SessionGraph, *, orphans: Any = "answer") -> list[str]:
     """What the model would be sent, in short."""
     out: list[str] = []
     for message in readout_of(session).messages(orphans).messages:

@@ -147,7 +147,7 @@ def test_an_image_in_a_result_of_grok_is_read(
         part = {"type": "content", "content": shown}
         ended: dict[str, Any] = {"toolCallId": "c1", "status": "completed", "rawOutput": raw}
         folder.update("tool_call_update", content=[part], **ended)
-        folder.said("Red.")
+        folder.say("Red.")
         folder.done()
     expected = [{"type": "text", "text": "Read image file: logo.png"}, IMAGE]
     messages = run("show", folder.path, "--as", "messages").json

@@ -67,7 +67,7 @@ def faults(made: Handoff) -> list[str]:
 def test_every_hostile_session_is_handed_over_whole(corpus: Path, tmp_path: Path) -> None:
     """Every line is one that a strict reader takes; it reads back as a history the API accepts."""
     handed = 0
-    step = by_pace(everyday=6, whole=4, prove=1)
+    step = by_pace(everyday=6, full=4, prove=1)
     for number, path in enumerate(sorted((corpus / "files").iterdir())[::step]):
         if path.stat().st_size > SMALL or (session := load_if_spoken(path)) is None:
             continue

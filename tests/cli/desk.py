@@ -195,10 +195,10 @@ def windows() -> Script:
     return script
 
 
-def alerts(session: str = ALERTS, said: str = "Alerts fire twice at the clock change") -> Script:
+def alerts(session: str = ALERTS, prompt: str = "Alerts fire twice at the clock change") -> Script:
     """A short session that went well."""
     script = Script(session, session[:4], cwd="/home/dev/lumen", gitBranch="main")
-    script.user(said)
+    script.user(prompt)
     _say(script, "The dedupe key held the local hour. Fixed.", 1000)
     return script
 
@@ -207,8 +207,8 @@ def _todo(text: str, status: str = "pending") -> dict[str, str]:
     return {"content": text, "status": status, "activeForm": text}
 
 
-def _call(script: Script, call: str, name: str, **given: Any) -> None:
-    block = {"type": "tool_use", "id": call, "name": name, "input": given}
+def _call(script: Script, call: str, name: str, **arguments: Any) -> None:
+    block = {"type": "tool_use", "id": call, "name": name, "input": arguments}
     script.reply([block], stop="tool_use", usage=usage(500, input_tokens=2000))
 
 

@@ -41,8 +41,8 @@ class Machine:
         finally:
             os.chdir(before)
         if isinstance(done.exception, ThenceError):
-            told = f"error: {done.exception.message}\nhint:  {done.exception.hint}\n"
-            return Done(done.stdout, done.stderr + told, done.exception.exit_code)
+            message = f"error: {done.exception.message}\nhint:  {done.exception.hint}\n"
+            return Done(done.stdout, done.stderr + message, done.exception.exit_code)
         if done.exception is not None:
             raise done.exception
         return Done(done.stdout, done.stderr, done.return_value or 0)

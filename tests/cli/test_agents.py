@@ -100,10 +100,10 @@ def test_a_session_is_shown_and_resumed(home: Path, agent: str) -> None:
 
 def test_what_was_said_is_found(home: Path) -> None:
     """In sessions of all of them."""
-    found = json.loads(thence(home, "search", "Mend", "--json"))
+    answer = json.loads(thence(home, "search", "Mend", "--json"))
 
     assert sorted(FOLDERS) == sorted(
-        {hit["session_uid"].partition(":")[0] for hit in found["hits"]}
+        {hit["session_uid"].partition(":")[0] for hit in answer["hits"]}
     )
 
 
@@ -136,7 +136,7 @@ def test_sources_are_left_as_they_were(home: Path, tmp_path: Path) -> None:
     before = state(tmp_path)
     thence(tmp_path, "sweep")
     thence(tmp_path, "doctor")
-    after = {name: told for name, told in state(tmp_path).items() if "thence" not in name}
+    after = {name: content for name, content in state(tmp_path).items() if "thence" not in name}
 
     assert before == after
 
@@ -159,19 +159,19 @@ def test_a_killed_session_that_goes_on_is_what_it_is_when_read_at_once(
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(path.read_bytes())
 
-    told: list[Any] = []
+    shown: list[Any] = []
     for machine in (once, twice):
         thence(machine, "sweep")
         (row,) = json.loads(thence(machine, "ls", "--json"))
         events = json.loads(thence(machine, "show", row["session_uid"], "--as", "events", "--json"))
-        told.append(
+        shown.append(
             [
                 {**event, "payload_ref": None, "seq": None, "parent_seq": None}
                 for event in events["events"]
                 if event["summary"] != "tokens so far"  # told as often as they are read
             ]
         )
-    assert told[0] == told[1]
+    assert shown[0] == shown[1]
 
 
 def test_listing_loads_no_reader(home: Path) -> None:

@@ -59,17 +59,17 @@ def test_exec_tells_programs_what_it_kept(machine: Homes, run: Run) -> None:
     last = path.read_bytes().splitlines(keepends=True)[-1].replace(b'"uuid":"', b'"uuid":"0')
     code = f"import sys; open({str(path)!r}, 'ab').write({last!r}); sys.exit(4)"
     result = run("exec", "--json", "--", sys.executable, "-c", code)
-    told = json.loads(result.stderr)
+    answer = json.loads(result.stderr)
 
-    assert (4, 4, "") == (result.return_value, told["exit_code"], result.stdout)
-    assert [sys.executable, "-c", code] == told["command"]
-    assert (1, None) == (told["sweep"]["sessions_changed"], told["not_swept"])
+    assert (4, 4, "") == (result.return_value, answer["exit_code"], result.stdout)
+    assert [sys.executable, "-c", code] == answer["command"]
+    assert (1, None) == (answer["sweep"]["sessions_changed"], answer["not_swept"])
 
     (machine.thence / "config.toml").write_text("bad = 1\n")
-    told = json.loads(run("exec", "--json", "--", sys.executable, "-c", "").stderr)
+    answer = json.loads(run("exec", "--json", "--", sys.executable, "-c", "").stderr)
 
-    assert (0, None) == (told["exit_code"], told["sweep"])
-    assert "bad" in told["not_swept"]
+    assert (0, None) == (answer["exit_code"], answer["sweep"])
+    assert "bad" in answer["not_swept"]
 
 
 # -- schedule -------------------------------------------------------------------------------
@@ -119,18 +119,18 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
     assert f'ExecStart="{tools}/home with 100%% room/bin/thence" "sweep"' in service
     assert "already" in run("schedule", "install", "--yes", "--every", "weekly").stdout
     assert ["systemd"] == [
-        one["by"] for one in json.loads(run("schedule", "status", "--json").stdout)
+        timer["by"] for timer in json.loads(run("schedule", "status", "--json").stdout)
     ]
 
     gone = json.loads(run("schedule", "uninstall", "--yes", "--json").stdout)
 
-    assert [("systemd", True)] == [(one["by"], one["done"]) for one in gone]
+    assert [("systemd", True)] == [(timer["by"], timer["done"]) for timer in gone]
 
-    told = (tools / "told").read_text().splitlines()
+    calls = (tools / "told").read_text().splitlines()
 
     assert [] == list(units.iterdir())
-    assert "--user enable --now thence-sweep.timer" in told
-    assert ["--user disable --now thence-sweep.timer", "--user daemon-reload"] == told[-2:]
+    assert "--user enable --now thence-sweep.timer" in calls
+    assert ["--user disable --now thence-sweep.timer", "--user daemon-reload"] == calls[-2:]
     assert "no import is scheduled" in run("schedule", "status").stdout
 
 
@@ -169,14 +169,14 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
         (tools / f".{name}").mkdir()
     (tools / ".claude/settings.json").write_text('{"a":1}')
     (tools / ".codex/config.toml").write_text("x=1")
-    kept = {".claude/settings.json", ".codex/config.toml"}
-    before = {name: (tools / name).read_bytes() for name in kept}
+    changed = {".claude/settings.json", ".codex/config.toml"}
+    before = {name: (tools / name).read_bytes() for name in changed}
     run("hook", "install", "--yes")
     run("schedule", "install", "--yes")
     shown = run("uninstall", "-n").stdout
 
     assert "would be removed" in shown
-    assert before != {name: (tools / name).read_bytes() for name in kept}
+    assert before != {name: (tools / name).read_bytes() for name in changed}
 
     run("uninstall", "--yes")
     left = {
@@ -198,12 +198,12 @@ def test_uninstall_takes_out_all_that_was_installed(tools: Path, run: Run) -> No
 def test_each_shell_has_its_script(run: Run, shell: str) -> None:
     """It names our command and the variable that asks for completions; programs get it named."""
     text = run("completion", shell).stdout
-    told = json.loads(run("completion", shell, "--json").stdout)
+    answer = json.loads(run("completion", shell, "--json").stdout)
 
     assert "_THENCE_COMPLETE" in text
     assert "thence" in text
-    assert (shell, text) == (told["shell"], f"{told['script']}\n")
-    assert f"thence completion {shell}" in told["use"]
+    assert (shell, text) == (answer["shell"], f"{answer['script']}\n")
+    assert f"thence completion {shell}" in answer["use"]
 
 
 @pytest.mark.slow

@@ -49,10 +49,10 @@ def test_an_evicted_session_is_told_from_its_digest(desk: Desk) -> None:
     before = desk.run("ask", QUESTION, "--json").json["sessions"][0]
     desk.run("evict", logs.name(1), "--yes")
     after = desk.run("ask", QUESTION, "--json").json["sessions"][0]
-    kept = ("session_uid", "asked", "decided", "files", "commands", "failed", "ended")
+    fields = ("session_uid", "asked", "decided", "files", "commands", "failed", "ended")
 
     assert (False, True) == (before["is_evicted"], after["is_evicted"])
-    assert {name: before[name] for name in kept} == {name: after[name] for name in kept}
+    assert {name: before[name] for name in fields} == {name: after[name] for name in fields}
 
 
 def test_the_page_is_the_same_each_time_and_of_bounded_length(desk: Desk) -> None:

@@ -70,14 +70,16 @@ def test_one_server_per_home_runs_until_it_is_stopped_or_replaced(desk: Desk) ->
 def doctor(desk: Desk) -> list[tuple[str, str | None]]:
     """Return what doctor says of the viewer: how bad it is, and what to do."""
     findings = desk.run("doctor", "--json").json["findings"]
-    return [(one["level"], one["fix"]) for one in findings if one["topic"] == "viewer"]
+    return [
+        (finding["level"], finding["fix"]) for finding in findings if finding["topic"] == "viewer"
+    ]
 
 
 def test_a_process_that_does_not_hold_the_lock_is_never_ended(desk: Desk) -> None:
     """A file that names this process says nothing: nobody holds it."""
     desk.home.mkdir(mode=0o700)
-    told = background.RunningServer(os.getpid(), 1, "0.0.1")
-    (desk.home / background.LOCK).write_text(json.dumps(told._asdict()))
+    server = background.RunningServer(os.getpid(), 1, "0.0.1")
+    (desk.home / background.LOCK).write_text(json.dumps(server._asdict()))
 
     assert background.stop(desk.home) is None
 

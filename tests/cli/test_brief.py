@@ -52,10 +52,10 @@ def session(project: Path, name: str = "a1") -> Script:
 
 
 def hook_answer(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, given: object, agent: str = "claude"
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, payload: object, agent: str = "claude"
 ) -> str:
     """Return what the hook prints for what an agent gives it."""
-    body = given if isinstance(given, str) else json.dumps(given)
+    body = payload if isinstance(payload, str) else json.dumps(payload)
     monkeypatch.setattr(sys, "stdin", io.StringIO(body))
     ran = desk.run("brief", "--hook", agent)
 
@@ -109,12 +109,12 @@ def test_a_hook_gets_the_brief_as_additional_context(
     desk.write_claude(session(project))
     desk.write_claude(session(project, "b2"))
     desk.sweep()
-    given = {
+    payload = {
         "hook_event_name": "SessionStart",
         "cwd": str(project),
         "session_id": "b2000000-0000-4000-8000-000000000001",
     }
-    answer = json.loads(hook_answer(desk, monkeypatch, given))["hookSpecificOutput"]
+    answer = json.loads(hook_answer(desk, monkeypatch, payload))["hookSpecificOutput"]
 
     assert "SessionStart" == answer["hookEventName"]
     assert 1 == answer["additionalContext"].count("end of data]")
@@ -133,10 +133,12 @@ def test_an_excluded_project_gets_no_brief(
     assert "" == hook_answer(desk, monkeypatch, {"cwd": str(project), "session_id": "x"})
 
 
-@pytest.mark.parametrize("given", ["", "[]", "{", '{"cwd": 7}', '{"cwd": "\\u0000"}', "null"])
-def test_a_hook_is_never_disturbed(desk: Desk, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+@pytest.mark.parametrize("payload", ["", "[]", "{", '{"cwd": 7}', '{"cwd": "\\u0000"}', "null"])
+def test_a_hook_is_never_disturbed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, payload: str
+) -> None:
     """Whatever it is given, and with no store: no word and no error."""
-    assert "" == hook_answer(desk, monkeypatch, given)
+    assert "" == hook_answer(desk, monkeypatch, payload)
 
 
 def test_what_a_session_says_stays_in_the_frame(

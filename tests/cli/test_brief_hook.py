@@ -78,8 +78,8 @@ def plain_session(project: Path, number: int = 1, text: str = "The table is righ
 
 def hook_text(desk: Desk, monkeypatch: pytest.MonkeyPatch, cwd: Path | str) -> str:
     """Return the context that a hook gives for a folder; empty where it prints nothing."""
-    given = {"cwd": str(cwd), "session_id": "new", "hook_event_name": "SessionStart"}
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(given)))
+    payload = {"cwd": str(cwd), "session_id": "new", "hook_event_name": "SessionStart"}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(payload)))
     ran = desk.run("brief", "--hook", "claude")
 
     assert (0, "") == (ran.code, ran.err)
@@ -277,9 +277,9 @@ def test_a_brief_reads_as_much_from_a_large_store_as_from_a_small_one(
 
     def counting(real: Any) -> Any:
         def count(*arguments: Any) -> Any:
-            found = list(real(*arguments))
-            asked.append(len(found))
-            return iter(found)
+            rows = list(real(*arguments))
+            asked.append(len(rows))
+            return iter(rows)
 
         return count
 

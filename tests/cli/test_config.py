@@ -28,22 +28,22 @@ def test_every_value_has_an_origin(home: Path, run: Run, monkeypatch: pytest.Mon
     """The default, the file or the variable."""
     (home / "config.toml").write_text("[session_memory.retention]\nraw_max_age_days = 9\n")
     monkeypatch.setenv("IDLE_TIMEOUT", "7")
-    told = json.loads(run("config", "--json").stdout)
+    answer = json.loads(run("config", "--json").stdout)
 
-    assert {"value": str(home), "origin": "THENCE_HOME"} == told["home"]
-    days = told["session_memory.retention.raw_max_age_days"]
+    assert {"value": str(home), "origin": "THENCE_HOME"} == answer["home"]
+    days = answer["session_memory.retention.raw_max_age_days"]
 
     assert {"value": 9, "origin": str(home / "config.toml")} == days
-    assert {"value": 7.0, "origin": "IDLE_TIMEOUT"} == told["idle_timeout"]
-    assert "default" == told["session_memory.store"]["origin"]
+    assert {"value": 7.0, "origin": "IDLE_TIMEOUT"} == answer["idle_timeout"]
+    assert "default" == answer["session_memory.store"]["origin"]
     assert "4 GB" in run("config").stdout
 
 
 def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:
     """The end of a name is enough; a wrong one is answered with those that it may mean."""
-    told = json.loads(run("config", "cadence", "--json").stdout)
+    answer = json.loads(run("config", "cadence", "--json").stdout)
 
-    assert {"session_memory.retention.cadence": {"value": "daily", "origin": "default"}} == told
+    assert {"session_memory.retention.cadence": {"value": "daily", "origin": "default"}} == answer
     with pytest.raises(BadConfig, match="unknown setting 'nope'"):
         run("config", "nope")
     with pytest.raises(BadConfig) as error:
@@ -70,16 +70,16 @@ def test_with_exclude_changes_that_and_nothing_else(before: str) -> None:
     wanted.setdefault("session_memory", {})["exclude"] = ["~/p"]
 
     assert wanted == tomllib.loads(after)
-    for kept in ("# mine", "# end", "end of it"):
-        assert (kept in before) == (kept in after)
+    for comment in ("# mine", "# end", "end of it"):
+        assert (comment in before) == (comment in after)
 
 
 def test_an_excluded_project_is_not_captured(machine: Homes, run: Run) -> None:
     """Sweeps pass it over; including it again brings it back."""
     project = str(machine.work / "lumen")
-    said = run("config", "--exclude", project).stdout
+    output = run("config", "--exclude", project).stdout
 
-    assert "1 session already stored" in said
+    assert "1 session already stored" in output
     assert [project] == json.loads(run("config", "exclude", "--json").stdout)[
         "session_memory.exclude"
     ]["value"]

@@ -56,17 +56,17 @@ def test_two_stores_of_one_folder_are_copied_and_live_apart(
     tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch, left_over: bool
 ) -> None:
     """Forgetting a session in one leaves it whole in the other; an empty TO may be there."""
-    one, two = f"sqlite:{tmp_path}/d/a.db", f"sqlite:{tmp_path}/d/b.db"
-    monkeypatch.setenv("THENCE_STORE", one)
+    first, second = f"sqlite:{tmp_path}/d/a.db", f"sqlite:{tmp_path}/d/b.db"
+    monkeypatch.setenv("THENCE_STORE", first)
     desk.sweep()
     if left_over:
         Sqlite(f"{tmp_path}/d/b.db").close()
         (tmp_path / "d" / "b.db.packs").rmdir()
-    copied = desk.run("copy", one, two)
-    again = desk.run("copy", two, one, "--json")
+    copied = desk.run("copy", first, second)
+    again = desk.run("copy", second, first, "--json")
     forgotten = desk.run("forget", "7f3a91c2", "--yes")
     gone = desk.run("show", "7f3a91c2")
-    monkeypatch.setenv("THENCE_STORE", two)
+    monkeypatch.setenv("THENCE_STORE", second)
     shown = desk.run("show", "7f3a91c2")
     looked = desk.run("doctor", "--deep", "--json")
 
@@ -76,7 +76,7 @@ def test_two_stores_of_one_folder_are_copied_and_live_apart(
     assert (0, 10) == (forgotten.code, gone.code)
     assert (0, "") == (shown.code, shown.err)
     assert "lighthouse keeper" in shown.out
-    assert [] == [one for one in looked.json["findings"] if one.get("level") == "bad"]
+    assert [] == [finding for finding in looked.json["findings"] if finding.get("level") == "bad"]
 
 
 def test_store_is_not_copied_into_itself(desk: Desk) -> None:

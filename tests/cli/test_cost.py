@@ -40,11 +40,11 @@ def test_days_are_the_default(desk: Desk) -> None:
 @pytest.mark.parametrize("room", [50, 80, 120])
 def test_sums_agree_however_they_are_cut(desk: Desk, by: str, room: int) -> None:
     """Every grouping adds up to the same, and fits the screen."""
-    told = desk.run("cost", "--by", by, "--json").json
-    parts = told["parts"]
+    answer = desk.run("cost", "--by", by, "--json").json
+    parts = answer["parts"]
 
     for name in ("usd", "live_usd", "dead_usd", "subagents_usd"):
-        assert round(told["total"][name], 8) == round(sum(one[name] for one in parts), 8)
+        assert round(answer["total"][name], 8) == round(sum(part[name] for part in parts), 8)
     assert room >= max(map(columns, desk.run("cost", "--by", by, columns=room).lines))
 
 
@@ -143,8 +143,8 @@ def test_unknown_prices_are_not_guessed(desk: Desk) -> None:
     desk.sweep()
 
     ran = desk.run("cost", "--by", "model")
-    told = desk.run("cost", "--by", "model", "--json").json
-    part = next(one for one in told["parts"] if one["key"] == "nobody-knows-1")
+    answer = desk.run("cost", "--by", "model", "--json").json
+    part = next(entry for entry in answer["parts"] if entry["key"] == "nobody-knows-1")
 
     assert (None, 1244) == (part["usd"], part["unpriced_tokens"])
     assert any("nobody-knows-1" in line and "unknown" in line for line in ran.lines)
@@ -159,9 +159,9 @@ def test_unknown_prices_are_not_guessed(desk: Desk) -> None:
 def test_filters(desk: Desk) -> None:
     """What was spent in a time is told by its days."""
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
-    told = desk.run("cost", "--by", "session", "--since", yesterday, "--json").json
+    answer = desk.run("cost", "--by", "session", "--since", yesterday, "--json").json
 
-    assert [f"claude:{WINDOWS}"] == [one["key"] for one in told["parts"]]
+    assert [f"claude:{WINDOWS}"] == [part["key"] for part in answer["parts"]]
     lumen = desk.run("cost", "--by", "session", "--project", "lumen", "--json").json
-    assert [f"claude:{ALERTS}"] == [one["key"] for one in lumen["parts"]]
+    assert [f"claude:{ALERTS}"] == [part["key"] for part in lumen["parts"]]
     assert ["no cost data for these sessions"] == desk.run("cost", "--agent", "grok").lines

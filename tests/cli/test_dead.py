@@ -40,8 +40,8 @@ def summed_up(log: Script, before: str) -> None:
     log.user("This session is being continued: windows are cut.", isCompactSummary=True)
 
 
-def told(desk: Desk) -> dict[str, Any]:
-    """Give what the commands say of the one session: branches, turns, money, signals."""
+def report_of(desk: Desk) -> dict[str, Any]:
+    """Return what the commands say of the one session: branches, turns, money, signals."""
     desk.sweep()
     tree = desk.run("tree", A, "--json").json
     digest = desk.run("digest", A, "--json").json
@@ -52,7 +52,7 @@ def told(desk: Desk) -> dict[str, Any]:
         "turns": [turn["prompt"] for turn in tree["turns"]],
         "dead": listed["usd"].get("dead", 0),
         "branches in digest": len(digest.get("branches", ())),
-        "abandoned": [one for one in signals if one["kind"] == "abandoned_branch"],
+        "abandoned": [signal for signal in signals if signal["kind"] == "abandoned_branch"],
     }
 
 
@@ -75,7 +75,7 @@ def test_a_compaction_that_names_a_lost_record_leaves_nothing_dead(desk: Desk) -
         "branches in digest": 0,
         "abandoned": [],
     }
-    assert wanted == told(desk)
+    assert wanted == report_of(desk)
     assert 2 == len(desk.run("tree", A, "--json").json["boundaries"])
     assert "2 turns" in next(row for row in desk.run("tree", A).lines if "compacted" in row)
 
@@ -88,7 +88,7 @@ def test_a_cleared_context_leaves_nothing_dead(desk: Desk) -> None:
     log.user(PLAN, parentUuid=None, planContent="# Cut the windows in UTC")
     turn(log, "Go on.", "Carried out.")
     desk.write_claude(log)
-    seen = told(desk)
+    seen = report_of(desk)
     messages = desk.run("show", A, "--as", "messages").json
 
     assert ([], 0, []) == (seen["branches"], seen["dead"], seen["abandoned"])
@@ -108,7 +108,7 @@ def test_a_hook_may_come_first_in_a_cleared_context(desk: Desk) -> None:
     turn(log, "Plan how to fix the hours.", "This is the plan.")
     turn(log, PLAN, "Carried out.", parentUuid=None)
     desk.write_claude(log)
-    seen = told(desk)
+    seen = report_of(desk)
 
     assert ([], 2, 0) == (seen["branches"], len(seen["turns"]), seen["dead"])
 
@@ -125,7 +125,7 @@ def test_a_first_prompt_that_was_edited_is_left(desk: Desk, by_hand: bool) -> No
     log.user(second, parentUuid=None)
     log.say("Done.")
     desk.write_claude(log)
-    seen = told(desk)
+    seen = report_of(desk)
 
     assert ([second], 1) == (seen["turns"], len(seen["branches"]))
     assert 0 < seen["dead"]
@@ -143,7 +143,7 @@ def test_a_dead_line_of_many_turns_is_one_branch(desk: Desk) -> None:
     log.user("The other road.", parentUuid=base)
     log.say("Here.")
     desk.write_claude(log)
-    seen = told(desk)
+    seen = report_of(desk)
 
     assert 1 == len(seen["branches"])
     assert 1 == seen["branches in digest"]

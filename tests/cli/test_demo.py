@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Path) -> None:
     """All agents; a fork, a rewind, a subagent, a compaction, a crash, a secret."""
-    told = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)
+    answer = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)
     with wiring.store() as store:
         rows = {row.session.native_session_id: row for row in store.sessions()}
     states = {name for row in rows.values() for name, number in row.states.items() if number}
@@ -46,8 +46,8 @@ def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Pat
     assert {"live", "dead", "rolled_back", "side", "internal", "orphaned"} <= states
     assert {"fork", "subagent"} <= links
     assert any(row.torn for row in rows.values())
-    assert {"github-token": 1} == told["sweep"]["redactions"]
-    assert (0, 0) == (told["sweep"]["failed"], told["sweep"]["skipped"])
+    assert {"github-token": 1} == answer["sweep"]["redactions"]
+    assert (0, 0) == (answer["sweep"]["failed"], answer["sweep"]["skipped"])
     assert 0 < sum(sum(row.ticks.values()) for row in rows.values())
 
 
@@ -55,12 +55,12 @@ def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Pat
 def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Path) -> None:
     """The user's home is as it was, and the script that is left lives in the folder alone."""
     before = sorted(elsewhere.rglob("*"))
-    told = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)
+    answer = json.loads(run("demo", "--dir", str(tmp_path / "demo"), "--json").stdout)
 
     assert before == sorted(elsewhere.rglob("*"))
 
     done = subprocess.run(
-        [told["command"], "ls", "-n", "100", "--json"],
+        [answer["command"], "ls", "-n", "100", "--json"],
         env={"PATH": os.environ["PATH"], "HOME": str(elsewhere)},
         capture_output=True,
         check=True,

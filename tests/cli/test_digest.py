@@ -40,10 +40,10 @@ def test_account_of_a_session(desk: Desk) -> None:
 
 def test_object_is_the_digest(desk: Desk) -> None:
     """As it is kept, with its signals."""
-    told = desk.run("digest", "7f3a", "--json").json
+    answer = desk.run("digest", "7f3a", "--json").json
 
-    assert f"claude:{WINDOWS}" == told["session_uid"]
-    assert {"outcome", "files", "todos", "signals"} <= set(told)
+    assert f"claude:{WINDOWS}" == answer["session_uid"]
+    assert {"outcome", "files", "todos", "signals"} <= set(answer)
 
 
 def test_digest_outlives_its_session(desk: Desk) -> None:
@@ -69,14 +69,16 @@ def test_digests_of_any_shape_are_shown(desk: Desk, odd: dict[str, object]) -> N
 
 def test_signals_are_listed_by_weight(desk: Desk) -> None:
     """Each with its session; kinds can be chosen; nothing is no error."""
-    told = desk.run("signals", "--json").json
+    signals = desk.run("signals", "--json").json
     ran = desk.run("signals")
-    kind = told[0]["kind"]
+    kind = signals[0]["kind"]
 
-    assert f"claude:{WINDOWS}" == told[0]["session_uid"]
-    assert ran.lines[0].startswith(f"{len(told)} signal")
+    assert f"claude:{WINDOWS}" == signals[0]["session_uid"]
+    assert ran.lines[0].startswith(f"{len(signals)} signal")
     assert "7f3a91c2" in ran.out
-    assert {kind} == {one["kind"] for one in desk.run("signals", "--kind", kind, "--json").json}
+    assert {kind} == {
+        signal["kind"] for signal in desk.run("signals", "--kind", kind, "--json").json
+    }
     assert ["no signals found"] == desk.run("signals", "a41e").lines
     assert TITLE[:28] not in ran.out
     assert TITLE[:28] in desk.run("signals", columns=120).out
@@ -85,21 +87,21 @@ def test_signals_are_listed_by_weight(desk: Desk) -> None:
 def test_open_promises_of_all_sessions(desk: Desk) -> None:
     """What a todo tool was told and nobody did; what is done is not there."""
     ran = desk.run("todos")
-    told = desk.run("todos", "--json").json
+    todos = desk.run("todos", "--json").json
 
     assert "1 open to-do in 1 session" == ran.lines[0]
     assert ran.lines[2].startswith("  ○ Fix alerts.py too")
-    assert ["Fix alerts.py too"] == [one["text"] for one in told]
+    assert ["Fix alerts.py too"] == [todo["text"] for todo in todos]
     assert ["no open to-dos"] == desk.run("todos", "--project", "lumen").lines
 
 
 def test_patterns_need_several_sessions(desk: Desk) -> None:
     """The same error in two sessions is one: what they share, where it was seen, what helped."""
-    told = "ModuleNotFoundError: No module named 'lantern'"
+    error_text = "ModuleNotFoundError: No module named 'lantern'"
     for number in range(2):
         script = alerts(f"ab{number}00000-0000-4000-8000-00000000000{number}")
         script.call(f"p{number}", "Bash", command="python run.py")
-        script.result(f"p{number}", f"Traceback:\n{told}", wrong=True)
+        script.result(f"p{number}", f"Traceback:\n{error_text}", wrong=True)
         script.call(f"q{number}", "Bash", command="pip install lantern")
         script.result(f"q{number}", "Successfully installed lantern-1.0")
         script.call(f"r{number}", "Bash", command="python run.py")
@@ -107,13 +109,13 @@ def test_patterns_need_several_sessions(desk: Desk) -> None:
         desk.write_claude(script)
     desk.sweep()
 
-    found = desk.run("patterns", "--json").json
+    patterns = desk.run("patterns", "--json").json
     ran = desk.run("patterns")
-    error = next(one for one in found if one["kind"] == "recurring_error")
+    error = next(pattern for pattern in patterns if pattern["kind"] == "recurring_error")
 
     assert 2 == error["sessions"]
     assert "recurring errors" in ran.lines
-    at = next(at for at, line in enumerate(ran.lines) if told in line and "▲" in line)
+    at = next(at for at, line in enumerate(ran.lines) if error_text in line and "▲" in line)
     seen, fixed = ran.lines[at + 1 : at + 3], ran.lines[at + 3]
     assert {"ab000000", "ab100000"} == {line.split()[0] for line in seen}
     assert all(re.match(r"      \w{8} e\w{6}  .*No module named", line) for line in seen)
@@ -128,9 +130,9 @@ def test_patterns_need_several_sessions(desk: Desk) -> None:
 @pytest.mark.parametrize("name", ["signals", "patterns", "todos", "digest"])
 def test_any_width(desk: Desk, name: str, room: int) -> None:
     """No line is longer than the screen."""
-    given = ["7f3a"] if name == "digest" else []
+    arguments = ["7f3a"] if name == "digest" else []
 
-    assert room >= max(map(columns, desk.run(name, *given, columns=room).lines))
+    assert room >= max(map(columns, desk.run(name, *arguments, columns=room).lines))
 
 
 @pytest.mark.parametrize("room", [60, 80])

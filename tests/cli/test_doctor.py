@@ -24,13 +24,13 @@ IMPORT = made_id("gauge-import")
 def examined(run: Run, *more: str) -> tuple[int, list[dict[str, Any]]]:
     """The exit code and the findings."""
     result = run("doctor", "--json", *more)
-    found: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
-    return result.return_value, found
+    findings: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
+    return result.return_value, findings
 
 
-def worst(found: list[dict[str, Any]], topic: str) -> str:
+def worst(findings: list[dict[str, Any]], topic: str) -> str:
     """What was said of a topic that is not well."""
-    return " | ".join(f["words"] for f in found if f["topic"] == topic and f["level"] != "ok")
+    return " | ".join(f["words"] for f in findings if f["topic"] == topic and f["level"] != "ok")
 
 
 def imported(machine: Homes) -> tuple[Session, Path]:
@@ -45,17 +45,22 @@ def imported(machine: Homes) -> tuple[Session, Path]:
 @pytest.mark.slow
 def test_a_swept_machine_is_well(looked_at: Homes, run: Run) -> None:
     """Every byte is accounted for: seen is kept, or unfinished, or forgotten, or not yet read."""
-    code, found = examined(run, "--deep")
-    sources = [one for one in found if one["topic"] == "sources" and "bytes" in one]
+    code, findings = examined(run, "--deep")
+    sources = [
+        finding for finding in findings if finding["topic"] == "sources" and "bytes" in finding
+    ]
 
     assert 0 == code
     assert 4 == len(sources)
     absent = "no sessions found of aider, Cline, Continue, Copilot CLI"
-    assert any(absent in one["words"] for one in found)
-    for one in sources:
-        assert one["bytes"] == one["kept"] + one["torn"] + one["unread"] + one["forgotten"]
-        assert 0 == one["unread"]
-    assert any(one["torn"] for one in sources)
+    assert any(absent in finding["words"] for finding in findings)
+    for source in sources:
+        assert (
+            source["bytes"]
+            == source["kept"] + source["torn"] + source["unread"] + source["forgotten"]
+        )
+        assert 0 == source["unread"]
+    assert any(source["torn"] for source in sources)
     assert run("doctor").stdout.startswith("no problems")
 
 
@@ -75,8 +80,8 @@ def test_what_is_not_read_yet_is_counted(machine: Homes, run: Run) -> None:
     last = path.read_bytes().splitlines(keepends=True)[-1]
     path.write_bytes(path.read_bytes() + last)
     (path.parent / f"{made_id('new')}.jsonl").write_bytes(last)
-    code, found = examined(run)
-    claude = next(one for one in found if one.get("agent") == "claude")
+    code, findings = examined(run)
+    claude = next(finding for finding in findings if finding.get("agent") == "claude")
 
     assert (0, "thence sweep") == (code, claude["fix"])
     assert 2 * len(last) == claude["unread"]
@@ -89,8 +94,8 @@ def test_skipped_lines_are_named_by_file_and_line(machine: Homes, run: Run) -> N
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines, b'{"broken\n', lines[-1]]))
     run("sweep")
-    code, found = examined(run)
-    skips = next(one for one in found if one["topic"] == "skips")
+    code, findings = examined(run)
+    skips = next(finding for finding in findings if finding["topic"] == "skips")
 
     assert 0 == code
     assert [(str(path), len(lines) + 1)] == [(s["path"], s["line"]) for s in skips["lines"]]
@@ -106,15 +111,15 @@ def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
 
     assert 0 == examined(run)[0]
 
-    code, found = examined(run, "--deep")
+    code, findings = examined(run, "--deep")
 
     assert 1 == code
-    assert IMPORT[:8] in worst(found, "packs")
+    assert IMPORT[:8] in worst(findings, "packs")
 
     pack.unlink()
-    code, found = examined(run)
+    code, findings = examined(run)
 
-    assert (1, True) == (code, "its pack is missing" in worst(found, "packs"))
+    assert (1, True) == (code, "its pack is missing" in worst(findings, "packs"))
 
 
 @pytest.mark.slow
@@ -126,11 +131,11 @@ def test_what_a_broken_pack_held_is_read_again(machine: Homes, run: Run, deep: l
         pack.write_bytes(bytes(pack.stat().st_size))
     else:
         pack.unlink()
-    [broken] = [one for one in examined(run, *deep)[1] if one["level"] == "bad"]
-    told = run(*str(broken["fix"]).removeprefix("thence ").split(), "--json")
+    [broken] = [finding for finding in examined(run, *deep)[1] if finding["level"] == "bad"]
+    mended = run(*str(broken["fix"]).removeprefix("thence ").split(), "--json")
 
     assert "thence doctor --mend" == broken["fix"]
-    assert [session.session_uid] == json.loads(told.stdout)["mended"]
+    assert [session.session_uid] == json.loads(mended.stdout)["mended"]
     assert 0 == examined(run, "--deep")[0]
     assert run("doctor", "--mend").stdout.startswith("restored 0 sessions")
 
@@ -140,10 +145,10 @@ def test_a_broken_pack_without_a_source_can_only_be_let_go_of(machine: Homes, ru
     session, pack = imported(machine)
     Path(session.source_path or "").unlink()
     pack.unlink()
-    told = json.loads(run("doctor", "--mend", "--json").stdout)
-    [broken] = [one for one in told["findings"] if one["level"] == "bad"]
+    answer = json.loads(run("doctor", "--mend", "--json").stdout)
+    [broken] = [finding for finding in answer["findings"] if finding["level"] == "bad"]
 
-    assert ([], f"thence store remove {IMPORT[:8]}") == (told["mended"], broken["fix"])
+    assert ([], f"thence store remove {IMPORT[:8]}") == (answer["mended"], broken["fix"])
 
 
 def test_a_damaged_database_is_found(machine: Homes, run: Run) -> None:
@@ -153,10 +158,10 @@ def test_a_damaged_database_is_found(machine: Homes, run: Run) -> None:
     for page in range(8, len(body) // 4096, 2):
         body[page * 4096 : page * 4096 + 64] = b"\xa5" * 64
     path.write_bytes(body)
-    code, found = examined(run)
+    code, findings = examined(run)
 
     assert 1 == code
-    assert any(one["level"] == "bad" for one in found)
+    assert any(finding["level"] == "bad" for finding in findings)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_a_damaged_database_is_an_error_like_any_other(
     with pytest.raises(StoreDamaged, match="is damaged: ") as caught:
         run(*asked)
     assert "thence doctor" in (caught.value.hint or "")
-    assert {"bad", "ok"} <= {one["level"] for one in examined(run)[1]}
+    assert {"bad", "ok"} <= {finding["level"] for finding in examined(run)[1]}
 
 
 def test_modes_that_let_others_read_are_found(machine: Homes, run: Run) -> None:
@@ -181,8 +186,8 @@ def test_modes_that_let_others_read_are_found(machine: Homes, run: Run) -> None:
     config = machine.thence / "config.toml"
     config.touch()
     config.chmod(0o644)
-    code, found = examined(run)
-    (modes,) = (one for one in found if one["topic"] == "modes")
+    code, findings = examined(run)
+    (modes,) = (finding for finding in findings if finding["topic"] == "modes")
 
     assert 3 == code
     assert "chmod -R go= ~/.thence/config.toml" == modes["fix"]
@@ -198,11 +203,11 @@ def test_caps_and_losses_are_told(machine: Homes, run: Run) -> None:
     config = machine.thence / "config.toml"
     config.touch(mode=0o600)
     config.write_text("[session_memory.retention]\nraw_soft_cap_bytes = 1\n")
-    code, found = examined(run)
+    code, findings = examined(run)
 
     assert 3 == code
-    assert "transcripts" in worst(found, "caps")
-    assert "1 session removed before they were analysed" in worst(found, "losses")
+    assert "transcripts" in worst(findings, "caps")
+    assert "1 session removed before they were analysed" in worst(findings, "losses")
 
 
 def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> None:
@@ -214,10 +219,10 @@ def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> No
     last = before | {"timestamp": tomorrow, "uuid": made_id("x"), "parentUuid": before["uuid"]}
     path.write_text("\n".join([*lines, json.dumps(last), ""]))
     run("sweep")
-    code, found = examined(run)
+    code, findings = examined(run)
 
     assert 3 == code
-    assert f"an event of {IMPORT[:8]} lies in the future" in worst(found, "clock")
+    assert f"an event of {IMPORT[:8]} lies in the future" in worst(findings, "clock")
 
 
 def test_agents_without_a_hook_are_one_finding(machine: Homes, run: Run) -> None:
@@ -240,10 +245,10 @@ def test_a_hook_that_fell_silent_is_found(machine: Homes, run: Run) -> None:
     heard.parent.mkdir(mode=0o700)
     heard.touch(mode=0o600)
     os.utime(heard, (time.time() - 9 * 86400,) * 2)
-    code, found = examined(run)
+    code, findings = examined(run)
 
     assert 3 == code
-    assert "sessions grew" in worst(found, "hooks")
+    assert "sessions grew" in worst(findings, "hooks")
 
 
 @pytest.mark.parametrize(
@@ -257,9 +262,9 @@ def test_a_home_on_the_network_is_warned_of(tmp_path: Path, kind: str, level: st
         f"22 21 8:2 / {tmp_path} rw shared:1 - {kind} srv:/x rw\n"
         "23 21 8:3 / /elsewhere rw - nfs srv:/y rw\n"
     )
-    (found,) = checks.place(tmp_path / "home", str(mounts))
+    (finding,) = checks.place(tmp_path / "home", str(mounts))
 
-    assert level == found.level
+    assert level == finding.level
 
 
 def test_bad_settings_and_no_store_are_findings_too(
@@ -268,16 +273,16 @@ def test_bad_settings_and_no_store_are_findings_too(
     """It never ends in an error of its own."""
     for name in ("THENCE_HOME", "HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
-    code, found = examined(run)
+    code, findings = examined(run)
 
-    assert (0, "no sessions stored yet") == (code, worst(found, "store"))
+    assert (0, "no sessions stored yet") == (code, worst(findings, "store"))
 
     (tmp_path / "none").mkdir(mode=0o700)
     (tmp_path / "none/config.toml").write_text("bad = 1\n")
-    code, found = examined(run)
+    code, findings = examined(run)
 
     assert 1 == code
-    assert "unknown setting" in worst(found, "setup")
+    assert "unknown setting" in worst(findings, "setup")
 
 
 def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
@@ -287,8 +292,8 @@ def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
     path = next(machine.claude.rglob(f"{IMPORT}.jsonl"))
     with path.open("a") as log:
         log.write('{"type": "zorp", "uuid": "z1", "sessionId": "x", "n": 1}\n')
-    _, found = examined(run)
-    agents = {one["agent"]: one for one in found if one["topic"] == "agents"}
+    _, findings = examined(run)
+    agents = {finding["agent"]: finding for finding in findings if finding["topic"] == "agents"}
 
     assert {"claude", "codex", "grok", "thence"} == set(agents)
     assert ["resume", "hooks", "servers", "handoff"] == agents["codex"]["offers"]
@@ -297,5 +302,5 @@ def test_agents_are_listed_with_their_versions_and_what_is_known_of_them(
     assert ["0.130.0"] == agents["codex"]["versions"]
     assert {"zorp": 1} == agents["claude"]["not_understood"]
     assert {f"claude:{IMPORT}": 1} == agents["claude"]["not_understood_by_session"]
-    assert "1 record of unknown type: zorp" in worst(found, "agents")
+    assert "1 record of unknown type: zorp" in worst(findings, "agents")
     assert "records of unknown type: 1, stored unchanged: zorp 1" in run("show", str(path)).stdout

@@ -38,10 +38,10 @@ State = dict[str, tuple[bytes, int, int]]
 
 def state_of(home: Path) -> State:
     """Bytes, time and mode of each file of the agents."""
-    found = (path for place, _ in FOLDERS.values() for path in (home / place).rglob("*"))
+    paths = (path for place, _ in FOLDERS.values() for path in (home / place).rglob("*"))
     return {
         str(path): (path.read_bytes(), status.st_mtime_ns, status.st_mode)
-        for path in found
+        for path in paths
         if path.is_file() and (status := path.stat())
     }
 
@@ -93,9 +93,9 @@ def test_a_document_is_one_record(home: Path, agent: str) -> None:
         for row in json.loads(thence(home, "ls", "--json"))
         if row["session_uid"] == f"{agent}:{RESUMED[agent][0]}"
     ]
-    told = json.loads(thence(home, "inspect", row["source_path"], "--json"))
+    answer = json.loads(thence(home, "inspect", row["source_path"], "--json"))
 
-    assert (1, 0) == (told["good_records"], told["bad_lines"])
+    assert (1, 0) == (answer["good_records"], answer["bad_lines"])
 
 
 def test_sessions_of_every_agent_are_listed(home: Path) -> None:
@@ -124,19 +124,19 @@ def test_what_the_client_took_back_is_still_shown(home: Path, agent: str) -> Non
     """It was swept before: its events are dead, and found."""
     uid = f"{agent}:{RESUMED[agent][0]}"
     shown = json.loads(thence(home, "show", uid, "--as", "events", "--json"))
-    found = json.loads(thence(home, "search", f"Try this agent:{agent}", "--json"))
+    answer = json.loads(thence(home, "search", f"Try this agent:{agent}", "--json"))
 
     states = [event["state"] for event in shown["events"] if event["summary"] == "Try this"]
     assert ["dead"] == states
-    assert uid in {hit["session_uid"] for hit in found["hits"]}
+    assert uid in {hit["session_uid"] for hit in answer["hits"]}
     assert "deleted: Try this" in thence(home, "show", uid)
 
 
 def test_what_was_said_is_found(home: Path) -> None:
     """In sessions of all of them."""
-    found = json.loads(thence(home, "search", "Mend", "--json"))
+    answer = json.loads(thence(home, "search", "Mend", "--json"))
 
-    agents = {hit["session_uid"].partition(":")[0] for hit in found["hits"]}
+    agents = {hit["session_uid"].partition(":")[0] for hit in answer["hits"]}
     assert sorted(FOLDERS) == sorted(agents)
 
 
@@ -161,7 +161,7 @@ def test_a_killed_session_that_goes_on_is_what_it_is_when_read_at_once(
     shutil.rmtree(twice / FOLDERS[agent][0])
     shutil.copytree(scenario / "home", twice, dirs_exist_ok=True)
 
-    told: list[Any] = []
+    readings: list[Any] = []
     for machine in (once, twice):
         thence(machine, "sweep")
         (row,) = json.loads(thence(machine, "ls", "--json"))
@@ -170,6 +170,6 @@ def test_a_killed_session_that_goes_on_is_what_it_is_when_read_at_once(
             {**event, "payload_ref": None, "seq": 0, "parent_seq": 0} for event in shown["events"]
         ]
         costs = json.loads(thence(machine, "cost", "--by", "agent", "--json"))
-        said = [event for event in events if event["role"] != "system"]
-        told.append((said, [part["tokens"] for part in costs["parts"]]))
-    assert told[0] == told[1]
+        spoken = [event for event in events if event["role"] != "system"]
+        readings.append((spoken, [part["tokens"] for part in costs["parts"]]))
+    assert readings[0] == readings[1]

@@ -49,7 +49,9 @@ def test_show_gives_the_lines_and_the_exit_code(desk: Desk) -> None:
     """As events and on the page of the terminal."""
     events = desk.run("show", DUMP, "--json").json["events"]
     shown = desk.run("show", DUMP).out
-    [result] = [one for one in events if one["kind"] == "tool_result" and one["call"] == "k1"]
+    [result] = [
+        event for event in events if event["kind"] == "tool_result" and event["call"] == "k1"
+    ]
 
     assert result["payload"].endswith(f"\n{PRINTED}")
     assert "exit 3" in shown

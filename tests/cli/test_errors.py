@@ -168,12 +168,14 @@ def test_an_id_that_was_mistyped_is_guessed(desk: Desk) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_can_be_asked_for_json(command: str) -> None:
     """Those below a command too; what serves agents and editors speaks nothing else."""
-    found = thence.get_command(click.Context(thence), command)
-    assert found is not None
-    below = [*found.commands.values()] if isinstance(found, click.Group) else []
-    does = command not in ("acp", "mcp") and (found.params or not below)
-    for one in [*([found] if does else []), *below]:
-        assert "--json" in [name for option in one.params for name in option.opts], one.name
+    group = thence.get_command(click.Context(thence), command)
+    assert group is not None
+    below = [*group.commands.values()] if isinstance(group, click.Group) else []
+    does = command not in ("acp", "mcp") and (group.params or not below)
+    for subcommand in [*([group] if does else []), *below]:
+        assert "--json" in [name for option in subcommand.params for name in option.opts], (
+            subcommand.name
+        )
 
 
 def test_without_a_store_an_id_leads_to_the_sweep(
@@ -198,7 +200,7 @@ def test_programs_get_errors_as_objects(desk: Desk) -> None:
     """With `--json` what was typed wrong is told like everything else."""
     for arguments in (["show", "nobody", "--json"], ["ls", "--json", "--nonsense"]):
         ran = desk.run(*arguments)
-        told = json.loads(ran.err)
+        answer = json.loads(ran.err)
 
-        assert {"error", "hint"} == set(told)
+        assert {"error", "hint"} == set(answer)
         assert "" == ran.out

@@ -154,9 +154,9 @@ def test_no_session_lets_an_escape_through(machine: Homes, arguments: tuple[str,
     folders = (machine.claude, machine.codex, machine.grok)
     names = ("projects/*/*.jsonl", "**/rollout-*.jsonl", "**/updates.jsonl")
     for folder, name in zip(folders, names, strict=True):
-        path = max(folder.glob(name), key=lambda one: one.stat().st_size)
+        path = max(folder.glob(name), key=lambda path: path.stat().st_size)
         session = path.parent.name if path.stem == "updates" else path.stem[-36:]
-        text = shown(machine, *(one.format(session) for one in arguments))
+        text = shown(machine, *(argument.format(session) for argument in arguments))
 
         assert [] == harmful(text)
         assert "Traceback" not in text

@@ -42,10 +42,10 @@ def test_redacted_holds_no_secret_in_any_form(looked_at: Homes, run: Run, form: 
 def test_one_object_says_what_was_written(looked_at: Homes, run: Run, tmp_path: Path) -> None:
     """With a file: where and how much. Without one: the export itself, as the value it is."""
     path = tmp_path / "out.md"
-    told = json.loads(
+    answer = json.loads(
         run("export", CLOCK, "--as", "markdown", "-o", str(path), "--redacted", "--json").stdout
     )
-    given = {
+    exports = {
         form: json.loads(run("export", CLOCK, "--as", form, "--json").stdout) for form in FORMS
     }
     plain = {form: run("export", CLOCK, "--as", form).stdout for form in FORMS}
@@ -57,19 +57,19 @@ def test_one_object_says_what_was_written(looked_at: Homes, run: Run, tmp_path: 
         "bytes": path.stat().st_size,
         "skipped": 0,
         "redacted": 0,
-    } == told
+    } == answer
     assert plain["markdown"] == path.read_text()
-    assert plain["markdown"] == given["markdown"]["text"] + "\n"
-    assert plain["html"] == given["html"]["text"] + "\n"
-    assert json.loads(plain["messages"]) == given["messages"]["messages"]
-    assert [*map(json.loads, plain["jsonl"].splitlines())] == given["jsonl"]["lines"]
+    assert plain["markdown"] == exports["markdown"]["text"] + "\n"
+    assert plain["html"] == exports["html"]["text"] + "\n"
+    assert json.loads(plain["messages"]) == exports["messages"]["messages"]
+    assert [*map(json.loads, plain["jsonl"].splitlines())] == exports["jsonl"]["lines"]
 
 
 def test_what_joins_bills_is_no_secret(looked_at: Homes, run: Run) -> None:
     """A redacted export can still be counted; a secret in such a field is one."""
     keys = {
-        one: [json.loads(line).get("usage_key") for line in run(*call).stdout.splitlines()]
-        for one, call in {
+        form: [json.loads(line).get("usage_key") for line in run(*call).stdout.splitlines()]
+        for form, call in {
             "plain": ("export", CLOCK),
             "redacted": ("export", CLOCK, "--redacted"),
         }.items()
@@ -86,35 +86,35 @@ def test_lines_hold_every_event_in_every_state(looked_at: Homes, run: Run) -> No
     events = lines[1:]
 
     assert f"claude:{CLOCK}" == lines[0]["session_uid"]
-    assert {"live", "dead", "side", "internal"} <= {one.get("state") for one in events}
-    assert len(events) == len({one["event_id"] for one in events})
+    assert {"live", "dead", "side", "internal"} <= {event.get("state") for event in events}
+    assert len(events) == len({event["event_id"] for event in events})
 
 
 @pytest.mark.slow
 def test_a_flat_journal_needs_no_other_file(looked_at: Homes, run: Run, tmp_path: Path) -> None:
     """Of every session of every agent: the same messages, and our library goes on from it."""
-    uids = [one["session_uid"] for one in json.loads(run("ls", "--json").stdout)]
+    uids = [row["session_uid"] for row in json.loads(run("ls", "--json").stdout)]
     for number, uid in enumerate(uids):
         path = tmp_path / f"{number}.jsonl"
         run("export", uid, "--flatten", "-o", str(path))
-        told = json.loads(run("export", uid, "--as", "messages").stdout)
+        answer = json.loads(run("export", uid, "--as", "messages").stdout)
         read = load(path)
 
-        assert told == readout_of(read.graph).messages().messages, uid
-        assert [] == problems(told)
+        assert answer == readout_of(read.graph).messages().messages, uid
+        assert [] == problems(answer)
         assert 0o600 == path.stat().st_mode & 0o777
         name = read.graph.native
         folder = tmp_path / "home" / "sessions" / "project"
         folder.mkdir(parents=True, exist_ok=True)
         path.rename(folder / f"{name}.jsonl")
         with Journal(tmp_path / "home").resume(name) as session:
-            assert len(told) == len(session.messages)
+            assert len(answer) == len(session.messages)
 
 
 def test_forks_of_our_own_become_whole(looked_at: Homes, run: Run) -> None:
     """What an ancestor holds stands in the flat file of its descendant."""
-    found = json.loads(run("search", '"The same in Portuguese" agent:thence', "--json").stdout)
-    fork = found["hits"][0]["session_uid"]
+    answer = json.loads(run("search", '"The same in Portuguese" agent:thence', "--json").stdout)
+    fork = answer["hits"][0]["session_uid"]
     text = run("export", fork, "--flatten").stdout
 
     assert "The notes say what changed" in text
@@ -230,7 +230,7 @@ def test_a_file_that_is_there_stays(looked_at: Homes, run: Run, tmp_path: Path) 
 
     run("export", CLOCK, "-o", str(path), "--force")
 
-    assert ["mine"] == [one.name for one in tmp_path.iterdir()]
+    assert ["mine"] == [child.name for child in tmp_path.iterdir()]
     assert "mine" != path.read_text()
 
 

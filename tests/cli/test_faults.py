@@ -83,7 +83,7 @@ def test_a_folder_that_goes_away_and_comes_back_costs_nothing(desk: Desk) -> Non
     back = desk.run("sweep", "--json").json
 
     assert (0, 0, 0) == (away["evicted"], away["lost"], away["failed"])
-    assert {one["session_uid"] for one in before} == {one["session_uid"] for one in without}
+    assert {row["session_uid"] for row in before} == {row["session_uid"] for row in without}
     assert (0, "") == (shown.code, shown.err)
     assert (0, 0) == (back["lines"], back["events"])
     assert before == desk.run("ls", "--json").json
@@ -101,10 +101,10 @@ def test_what_is_written_by_a_clock_that_was_set_back_is_read(desk: Desk) -> Non
         file.write(json.dumps(record) + "\n")
     os.utime(path, (then.timestamp(), then.timestamp()))
     swept = desk.run("sweep", "--json").json
-    found = desk.run("search", "barometer", "--json")
+    result = desk.run("search", "barometer", "--json")
 
     assert (1, 0) == (swept["sessions_changed"], swept["failed"])
-    assert (0, True) == (found.code, "barometer" in found.out)
+    assert (0, True) == (result.code, "barometer" in result.out)
 
 
 @pytest.mark.parametrize("schema", range(1, len(MIGRATIONS)))
@@ -119,13 +119,13 @@ def test_a_store_of_an_older_schema_is_brought_up_to_date(desk: Desk, schema: in
     db.execute(f"PRAGMA user_version={schema}")
     db.close()
     swept = desk.run("sweep", "--json").json
-    found = desk.run("search", "lighthouse", "--json")
+    result = desk.run("search", "lighthouse", "--json")
     db = apsw.Connection(str(path))
     [(version,)] = db.execute("PRAGMA user_version").fetchall()
     db.close()
 
     assert (3, 0) == (swept["sessions_new"], swept["failed"])
-    assert "lighthouse" in found.out
+    assert "lighthouse" in result.out
     assert len(MIGRATIONS) == version
 
 

@@ -34,8 +34,8 @@ def linked(uuid: str, parent: Any = None, **more: Any) -> dict[str, Any]:
 def reply(uuid: str, output: Any, *, message: Any = "m", request: Any = "r") -> dict[str, Any]:
     """A record of a response with its bill."""
     usage = {"input_tokens": 3, "output_tokens": output}
-    told = {"id": message, "usage": usage, "content": []}
-    return linked(uuid, type="assistant", message=told, requestId=request)
+    reply = {"id": message, "usage": usage, "content": []}
+    return linked(uuid, type="assistant", message=reply, requestId=request)
 
 
 # -- lines ------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def reply(uuid: str, output: Any, *, message: Any = "m", request: Any = "r") -> 
 
 def test_line_is_blank_good_or_bad() -> None:
     """Each is counted once, and bad ones by what is wrong with them."""
-    told = counted(b' \t\r\n{"a":1}\n{"a":NaN}\n\xff\n[]\n\n{"a":"\x00"}\n{"a"')
+    counts = counted(b' \t\r\n{"a":1}\n{"a":NaN}\n\xff\n[]\n\n{"a":"\x00"}\n{"a"')
 
     assert {
         "lines": 8,
@@ -57,42 +57,42 @@ def test_line_is_blank_good_or_bad() -> None:
         "lines_with_nul": 1,
         "longest_line": 9,
         "no_final_newline": True,
-    }.items() <= told.items()
+    }.items() <= counts.items()
 
 
 def test_mark_at_the_start_is_taken_off_and_nowhere_else() -> None:
     """A BOM on line 1 is no damage; on another line it is."""
     mark = b"\xef\xbb\xbf"
-    told = counted(mark + b'{"a":1}\n' + mark + b'{"a":1}\n')
+    counts = counted(mark + b'{"a":1}\n' + mark + b'{"a":1}\n')
 
-    assert (True, 1, 1) == (told["bom"], told["good_records"], told["bad_lines"])
+    assert (True, 1, 1) == (counts["bom"], counts["good_records"], counts["bad_lines"])
 
 
 def test_line_beyond_the_limit_is_bad_without_being_read() -> None:
     """So that one line cannot take all memory."""
-    told = counted(b'{"a":1}\n{"a":"' + b"x" * 100 + b'"}\n{"a":1}\n', limit=50)
+    counts = counted(b'{"a":1}\n{"a":"' + b"x" * 100 + b'"}\n{"a":1}\n', limit=50)
 
     assert (2, 1, [2], 108) == (
-        told["good_records"],
-        told["bad_lines"],
-        told["bad_line_numbers"],
-        told["longest_line"],
+        counts["good_records"],
+        counts["bad_lines"],
+        counts["bad_line_numbers"],
+        counts["longest_line"],
     )
 
 
 def test_odd_but_valid_json_is_good() -> None:
     """Lone surrogates and numbers beyond every column."""
-    told = counted(b'{"a":"\\ud800"}\n{"a":1e999}\n{"a":' + b"9" * 400 + b"}\n")
+    counts = counted(b'{"a":"\\ud800"}\n{"a":1e999}\n{"a":' + b"9" * 400 + b"}\n")
 
-    assert (3, 0) == (told["good_records"], told["bad_lines"])
+    assert (3, 0) == (counts["good_records"], counts["bad_lines"])
 
 
 @given(st.lists(st.binary(max_size=12) | st.sampled_from([b'{"a":1}', b"", b" ", b"[1]"])))
 def test_lines_add_up(pieces: list[bytes]) -> None:
     """No bytes raise, and no line is lost."""
-    told = counted(b"\n".join(pieces))
+    counts = counted(b"\n".join(pieces))
 
-    assert told["lines"] == told["blank_lines"] + told["good_records"] + told["bad_lines"]
+    assert counts["lines"] == counts["blank_lines"] + counts["good_records"] + counts["bad_lines"]
 
 
 # -- the kind of log --------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def test_kind_is_told_by_the_first_records(family: str, record: dict[str, Any]) 
 def test_kind_is_settled_after_the_first_records() -> None:
     """What comes later changes nothing, and is counted by the kind alone."""
     first = [{"type": "x"}] * UNDECIDED
-    told = counted(lines(*first, *[linked(f"u{n}") for n in range(300)]))
+    counts = counted(lines(*first, *[linked(f"u{n}") for n in range(300)]))
 
-    assert ("other", {"user": 300, "x": UNDECIDED}) == (told["family"], told["records_by_type"])
+    assert ("other", {"user": 300, "x": UNDECIDED}) == (counts["family"], counts["records_by_type"])
 
 
 # -- linked logs ------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_kind_is_settled_after_the_first_records() -> None:
 
 def test_links_are_counted_by_distinct_uuids() -> None:
     """Roots, tips, broken parents, forks, repeated uuids."""
-    told = counted(
+    counts = counted(
         lines(
             linked("a"),
             linked("b", "a"),
@@ -153,12 +153,12 @@ def test_links_are_counted_by_distinct_uuids() -> None:
         "leaves": 5,
         "fork_points": 1,
         "uuids_on_cycles": 0,
-    }.items() <= told.items()
+    }.items() <= counts.items()
 
 
 def test_cycles_are_counted_and_end() -> None:
     """One of itself, one of three, and a tail that leads into it."""
-    told = counted(
+    counts = counted(
         lines(
             linked("a", "a"),
             linked("b", "c"),
@@ -168,21 +168,23 @@ def test_cycles_are_counted_and_end() -> None:
         )
     )
 
-    assert 4 == told["uuids_on_cycles"]
+    assert 4 == counts["uuids_on_cycles"]
 
 
 def test_uuids_are_told_apart_byte_by_byte() -> None:
     """Kept in half of their room, they are still texts: no case is folded, none normalised."""
     low = "0123abcd-0000-4000-8000-00000000000a"
-    told = counted(lines(linked(low), linked(low.upper(), low), linked(low.replace("-", ""), low)))
+    counts = counted(
+        lines(linked(low), linked(low.upper(), low), linked(low.replace("-", ""), low))
+    )
 
-    assert (3, 1, 2) == (told["unique_uuids"], told["roots"], told["leaves"])
+    assert (3, 1, 2) == (counts["unique_uuids"], counts["roots"], counts["leaves"])
     assert low == counted(lines(linked("x"), linked(low, "gone")))["broken_parent_uuids"][0]
 
 
 def test_bill_is_counted_once_and_the_last_one_counts() -> None:
     """By message and request together; without either each counts."""
-    told = counted(
+    counts = counted(
         lines(
             reply("a", 1),
             reply("b", 50),
@@ -193,13 +195,13 @@ def test_bill_is_counted_once_and_the_last_one_counts() -> None:
         )
     )
 
-    assert {"input": 12, "output": 29, "cache_creation": 0, "cache_read": 0} == told["tokens"]
+    assert {"input": 12, "output": 29, "cache_creation": 0, "cache_read": 0} == counts["tokens"]
     assert (10, 80, 2) == (
-        told["tokens_first"]["output"],
-        told["tokens_naive"]["output"],
-        told["token_keys"],
+        counts["tokens_first"]["output"],
+        counts["tokens_naive"]["output"],
+        counts["token_keys"],
     )
-    assert (1, 2) == (told["assistant_messages"], told["assistant_without_id"])
+    assert (1, 2) == (counts["assistant_messages"], counts["assistant_without_id"])
 
 
 @pytest.mark.parametrize("value", ["12", 1.5, True, None, [], {}])
@@ -220,16 +222,16 @@ def test_token_number_of_any_size_is_added() -> None:
 def test_calls_are_paired_by_id() -> None:
     """Results before their call count; without a partner both are named."""
 
-    def said(kind: str, **block: Any) -> dict[str, Any]:
+    def line_with(kind: str, **block: Any) -> dict[str, Any]:
         return linked("u", type=kind, message={"content": [block]})
 
-    told = counted(
+    counts = counted(
         lines(
-            said("user", type="tool_result", tool_use_id="a"),
-            said("assistant", type="tool_use", id="a"),
-            said("assistant", type="tool_use", id="b"),
-            said("user", type="tool_result", tool_use_id="c", is_error=True),
-            said("user", type="tool_use", id="nobody's"),
+            line_with("user", type="tool_result", tool_use_id="a"),
+            line_with("assistant", type="tool_use", id="a"),
+            line_with("assistant", type="tool_use", id="b"),
+            line_with("user", type="tool_result", tool_use_id="c", is_error=True),
+            line_with("user", type="tool_use", id="nobody's"),
         )
     )
 
@@ -239,12 +241,12 @@ def test_calls_are_paired_by_id() -> None:
         "orphaned_tool_use_ids": ["b"],
         "unmatched_tool_result_ids": ["c"],
         "tool_result_errors": 1,
-    }.items() <= told.items()
+    }.items() <= counts.items()
 
 
 def test_marks_of_records_are_counted() -> None:
     """Sidechains, summaries, injected records, boundaries."""
-    told = counted(
+    counts = counted(
         lines(
             linked("a", isSidechain=True, isMeta=True, agentId="x"),
             linked("b", isSidechain="yes", isCompactSummary=True),
@@ -261,7 +263,7 @@ def test_marks_of_records_are_counted() -> None:
         "logical_parent_links": 1,
         "agent_ids": ["x"],
         "system_subtypes": {"(none)": 1, "compact_boundary": 1},
-    }.items() <= told.items()
+    }.items() <= counts.items()
 
 
 # -- other logs -------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ def test_rollout_is_counted_in_both_forms() -> None:
         return {"timestamp": "2026-01-01T00:00:00Z", "type": kind, "payload": payload}
 
     bill = {"total_token_usage": {"input_tokens": 9}, "last_token_usage": {"input_tokens": 4}}
-    told = counted(
+    counts = counted(
         lines(
             item("session_meta", id="s", cli_version="1"),
             item("response_item", type="function_call", call_id="a"),
@@ -300,7 +302,7 @@ def test_rollout_is_counted_in_both_forms() -> None:
         "token_count_events": 2,
         "thread_rolled_back": 1,
         "messages_by_role": {"user": 1},
-    }.items() <= told.items()
+    }.items() <= counts.items()
 
 
 def test_any_other_log_is_counted_by_types_and_ids() -> None:

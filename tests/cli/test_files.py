@@ -34,14 +34,14 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 )
 def test_sessions_that_touched_a_file_and_why(desk: Desk, path: str) -> None:
     """Known by its name, by the end of its path or by all of it."""
-    told = desk.run("files", path, "--json").json
+    rows = desk.run("files", path, "--json").json
 
-    assert [f"claude:{WINDOWS}"] == [one["session_uid"] for one in told]
-    assert [(1, 1)] == [(file["edits"], file["reads"]) for file in told[0]["files"]]
+    assert [f"claude:{WINDOWS}"] == [row["session_uid"] for row in rows]
+    assert [(1, 1)] == [(file["edits"], file["reads"]) for file in rows[0]["files"]]
     assert [
         ("The hourly tide table loses 02:00 to 03:00 on 29 March. Fix it.", 0, 1),
         ("Cut the windows in UTC instead.", 1, 0),
-    ] == [(why["prompt"], why["edits"], why["reads"]) for why in told[0]["why"]]
+    ] == [(why["prompt"], why["edits"], why["reads"]) for why in rows[0]["why"]]
 
 
 def test_screen(desk: Desk) -> None:
@@ -65,17 +65,17 @@ def test_evicted_sessions_are_told_by_their_digest(desk: Desk) -> None:
     """That it was touched is kept; for which prompt is not."""
     with wiring.store() as store:
         store.remove([f"claude:{WINDOWS}"], why={})
-    told = desk.run("files", "windows.py", "--edited", "--json").json
+    rows = desk.run("files", "windows.py", "--edited", "--json").json
 
-    assert [(f"claude:{WINDOWS}", [])] == [(one["session_uid"], one["why"]) for one in told]
+    assert [(f"claude:{WINDOWS}", [])] == [(row["session_uid"], row["why"]) for row in rows]
 
 
 def test_failed_edits_are_no_reason(desk: Desk) -> None:
     """A call that went wrong changed nothing."""
     script = alerts("fa000000-0000-4000-8000-00000000000f")
     for number, wrong in enumerate((True, False)):
-        given = {"file_path": "/p/one.py", "old_string": "a", "new_string": "b"}
-        script.call(f"f{number}", "Edit", **given)
+        arguments = {"file_path": "/p/one.py", "old_string": "a", "new_string": "b"}
+        script.call(f"f{number}", "Edit", **arguments)
         script.result(f"f{number}", "String to replace not found" if wrong else "ok", wrong=wrong)
     desk.write_claude(script)
     desk.sweep()
@@ -100,7 +100,7 @@ def typed(desk: Desk, *texts: str) -> None:
 def test_prompts_of_all_agents_are_one_list(desk: Desk) -> None:
     """The newest first, from sessions and from the agents' own histories."""
     typed(desk, "an older thought", "only in the history")
-    told = desk.run("history", "--json").json
+    prompts = desk.run("history", "--json").json
 
     assert [
         ("claude", "Cut the windows in UTC instead."),
@@ -110,14 +110,14 @@ def test_prompts_of_all_agents_are_one_list(desk: Desk) -> None:
         ("claude", "Alerts fire twice at the clock change"),
         ("claude", "only in the history"),
         ("claude", "an older thought"),
-    ] == [(one["agent"], one["text"]) for one in told]
-    assert (WINDOWS, ALERTS) == (told[0]["session"], told[4]["session"])
+    ] == [(prompt["agent"], prompt["text"]) for prompt in prompts]
+    assert (WINDOWS, ALERTS) == (prompts[0]["session"], prompts[4]["session"])
 
 
 def test_prompt_that_stands_in_both_places_is_one(desk: Desk) -> None:
     """One that was typed again is there as often as it was typed."""
     typed(desk, "Alerts fire twice at the clock change", "twice", "twice")
-    texts = [one["text"] for one in desk.run("history", "--json").json]
+    texts = [prompt["text"] for prompt in desk.run("history", "--json").json]
 
     assert (2, 1) == (texts.count("twice"), texts.count("Alerts fire twice at the clock change"))
 
@@ -130,9 +130,9 @@ def test_repeated_prompts_of_a_session_stay(desk: Desk) -> None:
         log.say("Went on.")
     desk.write_claude(log)
     desk.sweep()
-    alone = [one["text"] for one in desk.run("history", "--json").json]
+    alone = [prompt["text"] for prompt in desk.run("history", "--json").json]
     typed(desk, "go on", "go on", "go on")
-    both = [one["text"] for one in desk.run("history", "--json").json]
+    both = [prompt["text"] for prompt in desk.run("history", "--json").json]
 
     assert (3, 3) == (alone.count("go on"), both.count("go on"))
 
@@ -151,7 +151,7 @@ def test_repeated_prompts_of_a_session_stay(desk: Desk) -> None:
 )
 def test_history_is_searched(desk: Desk, options: list[str], expected: list[str]) -> None:
     """By any part of a text, in any case."""
-    assert expected == [one["text"] for one in desk.run("history", "--json", *options).json]
+    assert expected == [prompt["text"] for prompt in desk.run("history", "--json", *options).json]
 
 
 def test_history_screen(desk: Desk) -> None:
@@ -170,7 +170,7 @@ def test_history_before_the_first_sweep(tmp_path: Path, monkeypatch: pytest.Monk
     desk.write_claude(alerts())
     typed(desk, "hello there")
 
-    assert ["hello there"] == [one["text"] for one in desk.run("history", "--json").json]
+    assert ["hello there"] == [prompt["text"] for prompt in desk.run("history", "--json").json]
     assert not desk.home.exists()
 
 

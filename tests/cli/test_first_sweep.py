@@ -94,14 +94,14 @@ def answers(desk: Desk) -> dict[str, Any]:
     queries = ("lighthouse", "harbour", "harbour OR velvet", "ferry -tundra", "kind:tool_call make")
     store = Sqlite(str(desk.home / "thence.db"))
     try:
-        told = everything(store)
+        contents = everything(store)
     finally:
         store.close()
     return {
         "ls": listed,
         "cost": desk.run("cost", "--json").json,
         **{query: desk.run("search", "--json", query, "-n", "50").json for query in queries},
-        **told,
+        **contents,
     }
 
 
@@ -128,23 +128,23 @@ def test_answers_do_not_depend_on_the_order_of_reading(
         "newest first": [[day] for day in range(DAYS)],
         "at once": [range(DAYS)],
     }
-    told = {}
+    answers_of = {}
     for name, order in orders.items():
         with monkeypatch.context() as patch:
-            told[name] = answers(swept(tmp_path / name, patch, order))
-            for row in told[name]["ls"]:
+            answers_of[name] = answers(swept(tmp_path / name, patch, order))
+            for row in answers_of[name]["ls"]:
                 row["source_path"] = Path(row["source_path"]).name
 
-    for what, expected in told["oldest first"].items():
+    for what, expected in answers_of["oldest first"].items():
         for name in ("newest first", "at once"):
-            assert _without_paths(expected) == _without_paths(told[name][what]), (what, name)
+            assert _without_paths(expected) == _without_paths(answers_of[name][what]), (what, name)
 
 
-def _without_paths(told: Any) -> Any:
+def _without_paths(value: Any) -> Any:
     """Return rows without the folders of the machine they were made on."""
-    if isinstance(told, dict):
-        return {k: _without_paths(v) for k, v in told.items() if k != "source_path"}
-    return told
+    if isinstance(value, dict):
+        return {k: _without_paths(v) for k, v in value.items() if k != "source_path"}
+    return value
 
 
 @pytest.mark.slow

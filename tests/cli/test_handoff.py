@@ -31,13 +31,13 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def bodies(folder: Path) -> dict[str, str]:
-    """Give a hash of every file below a folder."""
+    """Return a hash of every file below a folder."""
     files = [path for path in folder.rglob("*") if path.is_file() and ".thence" not in path.parts]
     return {str(path): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def texts(messages: list[dict[str, Any]], role: str) -> list[str]:
-    """Give what one side said."""
+    """Return what one side said."""
     return [
         block["text"]
         for message in messages
@@ -53,33 +53,35 @@ def texts(messages: list[dict[str, Any]], role: str) -> list[str]:
 def test_every_session_can_be_handed_to_every_agent(looked_at: Homes, run: Run, to: str) -> None:
     """Of every agent and state: it reads back whole, what was there before is untouched."""
     before = bodies(looked_at.work.parent)
-    for uid in [one["session_uid"] for one in json.loads(run("ls", "--json").stdout)]:
-        told = json.loads(run("handoff", uid, "--to", to, "--json").stdout)
-        path = next(Path(name) for name in told["files"] if "summary.json" not in name)
+    for uid in [row["session_uid"] for row in json.loads(run("ls", "--json").stdout)]:
+        answer = json.loads(run("handoff", uid, "--to", to, "--json").stdout)
+        path = next(Path(name) for name in answer["files"] if "summary.json" not in name)
         source = json.loads(run("export", uid, "--as", "messages").stdout)
         made = readout_of(load(path).graph).messages().messages
 
         assert [] == problems(made), uid
-        assert f"{to}:{told['session']}" == load(path).graph.uid
-        said = "\n\n".join(texts(made, "assistant"))
-        assert [] == [one for one in texts(source, "assistant") if one not in said], uid
+        assert f"{to}:{answer['session']}" == load(path).graph.uid
+        spoken = "\n\n".join(texts(made, "assistant"))
+        assert [] == [text for text in texts(source, "assistant") if text not in spoken], uid
         asked = texts(made, "user")
-        assert [] == [one for one in texts(source, "user") if not _is_in(one, asked)], uid
-        assert told["calls"] == sum(sum(told[name].values()) for name in ("kept", "mapped", "told"))
+        assert [] == [text for text in texts(source, "user") if not _is_in(text, asked)], uid
+        assert answer["calls"] == sum(
+            sum(answer[name].values()) for name in ("kept", "mapped", "told")
+        )
     after = bodies(looked_at.work.parent)
     assert before.items() <= after.items()
 
 
-def _is_in(said: str, asked: list[str]) -> bool:
-    return any(said.strip() in one for one in asked)
+def _is_in(prompt: str, asked: list[str]) -> bool:
+    return any(prompt.strip() in text for text in asked)
 
 
 def test_a_history_goes_on_as_it_was_and_not_redacted(looked_at: Homes, run: Run) -> None:
     """A secret that the model saw is still there; the report does not claim otherwise."""
-    told = json.loads(run("handoff", IMPORT, "--to", "codex", "--json").stdout)
+    answer = json.loads(run("handoff", IMPORT, "--to", "codex", "--json").stdout)
 
-    assert fake_token() in Path(told["files"][0]).read_text()
-    assert [] == [note for note in told["notes"] if "redacted" in note]
+    assert fake_token() in Path(answer["files"][0]).read_text()
+    assert [] == [note for note in answer["notes"] if "redacted" in note]
 
 
 def test_a_session_whose_source_is_gone_is_handed_as_it_was_kept(desk: Desk) -> None:
@@ -87,10 +89,10 @@ def test_a_session_whose_source_is_gone_is_handed_as_it_was_kept(desk: Desk) -> 
     folder = desk.write_claude(windows())
     desk.sweep()
     next(folder.glob("*.jsonl")).unlink()
-    told = desk.run("handoff", "7f3a91c2", "--to", "codex", "--json").json
+    answer = desk.run("handoff", "7f3a91c2", "--to", "codex", "--json").json
 
-    assert any("redacted" in note for note in told["notes"])
-    assert "Cut the windows in UTC" in Path(told["files"][0]).read_text()
+    assert any("redacted" in note for note in answer["notes"])
+    assert "Cut the windows in UTC" in Path(answer["files"][0]).read_text()
 
 
 def test_a_dry_run_writes_nothing(desk: Desk) -> None:
@@ -122,8 +124,8 @@ def test_a_dead_branch_can_be_gone_on_with(desk: Desk) -> None:
     shown = desk.run("show", str(path), "--as", "events").json
     wrong = next(e for e in shown["events"] if e["summary"].startswith("try it with fold"))
     for name in (wrong["native_id"], f"e{wrong['event_id']:013x}"[:7]):
-        told = desk.run("handoff", str(path), "--to", "claude", "--branch", name, "--json").json
-        body = Path(told["files"][0]).read_text()
+        answer = desk.run("handoff", str(path), "--to", "claude", "--branch", name, "--json").json
+        body = Path(answer["files"][0]).read_text()
 
         assert "hidden under a lantern" in body
         assert "Cut the windows in UTC" not in body
@@ -134,10 +136,12 @@ def test_an_event_says_where_to_end(desk: Desk) -> None:
     path = next(desk.write_claude(windows()).glob("*.jsonl"))
     shown = desk.run("show", str(path), "--as", "events").json
     two = next(e for e in shown["events"] if e["summary"].startswith("Two places"))
-    told = desk.run("handoff", str(path), "--to", "claude", "--at", two["native_id"], "--json").json
-    body = Path(told["files"][0]).read_text()
+    answer = desk.run(
+        "handoff", str(path), "--to", "claude", "--at", two["native_id"], "--json"
+    ).json
+    body = Path(answer["files"][0]).read_text()
 
-    assert two["native_id"] == told["event"]
+    assert two["native_id"] == answer["event"]
     assert "Two places walk the hours." in body
     assert "fold=1" not in body
 
@@ -155,15 +159,15 @@ def test_what_cannot_be_is_refused(desk: Desk) -> None:
 def test_resume_with_another_agent_hands_over_in_one_step(looked_at: Homes, run: Run) -> None:
     """The command is the other agent's, with the id of a session that is now there."""
     before = json.loads(run("resume", CLOCK, "--json").stdout)
-    told = json.loads(run("resume", CLOCK, "--with", "codex", "--json").stdout)
+    answer = json.loads(run("resume", CLOCK, "--with", "codex", "--json").stdout)
     same = json.loads(run("resume", CLOCK, "--with", "claude", "--json").stdout)
-    name = told["argv"][-1]
+    name = answer["argv"][-1]
 
-    assert ["codex", "resume", name] == told["argv"]
-    assert before["cwd"] == told["cwd"]
+    assert ["codex", "resume", name] == answer["argv"]
+    assert before["cwd"] == answer["cwd"]
     assert before == same
-    found = list(looked_at.work.parent.rglob(f"rollout-*-{name}.jsonl"))
-    assert 1 == len(found)
+    paths = list(looked_at.work.parent.rglob(f"rollout-*-{name}.jsonl"))
+    assert 1 == len(paths)
     line = run("resume", CLOCK, "--with", "grok", "-y").stdout
     assert line.startswith(f"cd {before['cwd']} && grok")
 

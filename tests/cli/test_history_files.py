@@ -57,10 +57,10 @@ def test_gc_and_doctor_tell_of_old_prompts(tmp_path: Path, monkeypatch: pytest.M
     desk = Desk(tmp_path, monkeypatch)
     old = write(desk.home, 1, 100)
     write(desk.home, 0, 0, count=8_100)
-    said = desk.run("doctor").out
+    output = desk.run("doctor").out
 
-    assert "the history has 1 old file" in said
-    assert "81% full" in said
+    assert "the history has 1 old file" in output
+    assert "81% full" in output
 
     shown = desk.run("gc", "-n").out
 

@@ -25,11 +25,11 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return desk
 
 
-def runs(desk: Desk, session: str, **told: str) -> None:
+def runs(desk: Desk, session: str, **fields: str) -> None:
     """Let the agent say that this very process is at a session."""
     registry = desk.claude / "sessions"
     registry.mkdir(exist_ok=True)
-    body = {"pid": os.getpid(), "sessionId": session, "status": "busy", **told}
+    body = {"pid": os.getpid(), "sessionId": session, "status": "busy", **fields}
     (registry / f"{session}.json").write_text(json.dumps(body), encoding="utf-8")
 
 
@@ -75,10 +75,10 @@ def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("{}")
         os.utime(path, (time.time() - 60 * ago, time.time() - 60 * ago))
-    told = desk.run("--json").json["hooks_heard"]
+    hooks = desk.run("--json").json["hooks_heard"]
 
     assert "hooks  active: Claude Code 2 min ago, Codex 41 min ago" in desk.run().lines
-    assert ["claude", "codex"] == [*told]
+    assert ["claude", "codex"] == [*hooks]
     assert QUEUE == nudges.FOLDER
     assert HEARD == nudges.LAST_NUDGES_FOLDER
 
@@ -162,13 +162,13 @@ def test_object_says_the_same(desk: Desk) -> None:
     """For status bars and scripts."""
     desk.sweep()
     runs(desk, WINDOWS)
-    told = desk.run("--json").json
+    answer = desk.run("--json").json
 
-    assert [WINDOWS] == [one["native_session_id"] for one in told["running"]]
-    assert ["claude", "codex"] == [one["agent"] for one in told["spent"]]
-    assert 0.37 == round(told["spent"][0]["week"]["usd"], 2)
-    assert 0.37 == round(sum(told["spent"][0]["days"]), 2)
-    assert 0 < told["store"]["raw_bytes"] < told["store"]["raw_soft_cap_bytes"]
+    assert [WINDOWS] == [session["native_session_id"] for session in answer["running"]]
+    assert ["claude", "codex"] == [agent["agent"] for agent in answer["spent"]]
+    assert 0.37 == round(answer["spent"][0]["week"]["usd"], 2)
+    assert 0.37 == round(sum(answer["spent"][0]["days"]), 2)
+    assert 0 < answer["store"]["raw_bytes"] < answer["store"]["raw_soft_cap_bytes"]
 
 
 def test_turn_of_an_agent_that_tells_nothing_goes_on_for_a_while(desk: Desk) -> None:

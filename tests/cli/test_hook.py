@@ -76,8 +76,8 @@ def hear(home: Path, agent: str, *sessions: str) -> None:
     path = home / (".claude/settings.json" if agent == "claude" else ".grok/hooks/thence.json")
     line = json.loads(path.read_bytes())["hooks"]["Stop"][0]["hooks"][0]["command"]
     for session in sessions:
-        said = json.dumps({"session_id": session}).encode()
-        subprocess.run(["sh", "-c", line], input=said, check=True)
+        payload = json.dumps({"session_id": session}).encode()
+        subprocess.run(["sh", "-c", line], input=payload, check=True)
 
 
 def ours(path: Path) -> list[str]:
@@ -209,9 +209,9 @@ def test_codex_runs_the_program_that_was_there_before(home: Path) -> None:
     path = home / ".codex/config.toml"
     path.write_text('# top\nnotify = [\n  "bell", # loud\n  "x",\n]\n[profiles.a]\nmodel = "m"\n')
     run("install", "codex", "--yes")
-    told = tomllib.loads(path.read_text())
+    config = tomllib.loads(path.read_text())
 
-    assert ["--then", "bell", "x"] == told["notify"][-3:]
+    assert ["--then", "bell", "x"] == config["notify"][-3:]
     assert path.read_text().startswith("# top\nnotify = [")
     assert path.read_text().endswith(', # loud\n  "x",\n]\n[profiles.a]\nmodel = "m"\n')
 
@@ -230,13 +230,13 @@ def test_a_notify_of_the_users_own_runs_whether_our_python_is_there_or_not(
     run("install", "codex", "--yes")
     if is_gone:
         path.write_text(path.read_text().replace(str(home / ".thence/bin"), "/gone/bin"))
-    said = json.dumps({"type": "agent-turn-complete", "thread-id": "t-1", "text": "it's $HOME"})
-    command = [*tomllib.loads(path.read_text())["notify"], said]
+    payload = json.dumps({"type": "agent-turn-complete", "thread-id": "t-1", "text": "it's $HOME"})
+    command = [*tomllib.loads(path.read_text())["notify"], payload]
     done = subprocess.run(command, check=False, capture_output=True)
 
     assert (7, b"", b"") == (done.returncode, done.stdout, done.stderr)
-    assert f'loud "x"|{said}|' == (home / "rang").read_text()
-    queue = [one.name for one in (home / ".thence/queue").iterdir()]
+    assert f'loud "x"|{payload}|' == (home / "rang").read_text()
+    queue = [nudge.name for nudge in (home / ".thence/queue").iterdir()]
     assert ([] if is_gone else ["codex-t-1.json"]) == queue
 
 
@@ -337,17 +337,17 @@ def test_the_installed_command_leaves_a_nudge_that_status_hears(home: Path, agen
     done = subprocess.run(
         ["sh", "-c", line], input=b'{"session_id": "s"}', check=True, capture_output=True
     )
-    (told,) = json.loads(run("status", agent, "--json").stdout)
-    names = [one.name for one in (home / ".thence/queue").iterdir()]
+    (status,) = json.loads(run("status", agent, "--json").stdout)
+    names = [nudge.name for nudge in (home / ".thence/queue").iterdir()]
     nudges.take(home / ".thence").done()
 
     assert (b"", b"") == (done.stdout, done.stderr)
     assert [f"{agent}-s.json"] == names
     assert [] == list((home / ".thence/queue").iterdir())
-    assert told["installed"]
-    assert told["last_nudge"] is not None
-    assert (1, 0) == (told["heard"], told["stored"])
-    assert [told | {"heard": 0}] == json.loads(run("status", agent, "--json").stdout)
+    assert status["installed"]
+    assert status["last_nudge"] is not None
+    assert (1, 0) == (status["heard"], status["stored"])
+    assert [status | {"heard": 0}] == json.loads(run("status", agent, "--json").stdout)
 
 
 def test_status_tells_what_is_wrong(home: Path) -> None:
@@ -357,22 +357,22 @@ def test_status_tells_what_is_wrong(home: Path) -> None:
     assert "○ Claude Code  not installed" in run("status").output
 
     run("install", "claude", "--yes")
-    whole = path.read_text()
+    text = path.read_text()
 
     assert "✓ Claude Code  installed, no report yet" in run("status").output
 
-    path.write_text(whole.replace(str(home / ".thence/bin"), "/gone/bin"))
+    path.write_text(text.replace(str(home / ".thence/bin"), "/gone/bin"))
 
     assert (
         "▲ Claude Code  the hook starts a program that is gone: /gone/bin/thence"
         in run("status").output
     )
 
-    path.write_text(whole.replace('"SessionEnd"', '"Other"'))
+    path.write_text(text.replace('"SessionEnd"', '"Other"'))
 
     assert "▲ Claude Code  partly installed" in run("status").output
 
-    path.write_text(json.dumps(json.loads(whole) | {"disableAllHooks": True}))
+    path.write_text(json.dumps(json.loads(text) | {"disableAllHooks": True}))
 
     assert "▲ Claude Code  installed, but hooks are disabled" in run("status").output
 

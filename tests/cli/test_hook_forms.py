@@ -54,7 +54,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def settle(home: Path, agent: str) -> Path:
-    """Give an agent settings of its user's own; return its folder."""
+    """Write settings of the user's own for an agent; return their folder."""
     folder = home / HOME_FOLDERS[agent]
     if agent in BODIES:
         (folder / agents()[agent].profile.hooks[0].path).write_text(BODIES[agent])

@@ -39,8 +39,8 @@ def run() -> Run:
     def run(*words: str, env: dict[str, str | None] | None = None) -> Done:
         done = CliRunner().invoke(thence, words, env=env, standalone_mode=False)
         if isinstance(done.exception, ThenceError):
-            told = f"error: {done.exception.message}\nhint:  {done.exception.hint}\n"
-            return Done(done.stdout, done.stderr + told, done.exception.exit_code)
+            message = f"error: {done.exception.message}\nhint:  {done.exception.hint}\n"
+            return Done(done.stdout, done.stderr + message, done.exception.exit_code)
         if done.exception is not None:
             raise done.exception
         return Done(done.stdout, done.stderr, done.return_value or 0)
@@ -51,8 +51,8 @@ def run() -> Run:
 def _arrived(run: Run, home: Path, *words: str) -> dict[str, Any]:
     """Import into another home, where no agent has ever run."""
     done = run("import", *words, "--json", env=_elsewhere(home))
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def _elsewhere(home: Path) -> dict[str, str | None]:
@@ -74,15 +74,15 @@ def test_a_shared_session_is_read_by_a_colleague(
 ) -> None:
     """She imports the file: the session is listed with its origin, with the same events."""
     home = tmp_path / "colleague"
-    told = _arrived(run, home, str(_shared(run, tmp_path)))
+    answer = _arrived(run, home, str(_shared(run, tmp_path)))
     listed = json.loads(run("ls", "--json", env=_elsewhere(home)).stdout)
     ours = json.loads(run("show", CLOCK, "--as", "messages", "--json").stdout)
     theirs = json.loads(
         run("show", CLOCK, "--as", "messages", "--json", env=_elsewhere(home)).stdout
     )
 
-    assert ["new"] == [one["status"] for one in told["sessions"]]
-    assert [UID] == [one["session_uid"] for one in listed]
+    assert ["new"] == [session["status"] for session in answer["sessions"]]
+    assert [UID] == [row["session_uid"] for row in listed]
     assert ("share", "session.thence") == (
         listed[0]["imported"]["form"],
         listed[0]["imported"]["name"],
@@ -104,22 +104,24 @@ def test_what_is_imported_twice_is_there_once(
     second = _arrived(run, home, str(path))
     listed = json.loads(run("ls", "--json", env=_elsewhere(home)).stdout)
     original = json.loads(run("ls", "--json", "-n", "100").stdout)
-    states = next(one["states"] for one in original if one["session_uid"] == UID)
-    usd = next(one["usd"] for one in original if one["session_uid"] == UID)
+    states = next(row["states"] for row in original if row["session_uid"] == UID)
+    usd = next(row["usd"] for row in original if row["session_uid"] == UID)
 
-    assert ["new"] == [one["status"] for one in first["sessions"]]
-    assert ["unchanged"] == [one["status"] for one in second["sessions"]]
-    assert [(UID, usd)] == [(one["session_uid"], one["usd"]) for one in listed]
+    assert ["new"] == [session["status"] for session in first["sessions"]]
+    assert ["unchanged"] == [session["status"] for session in second["sessions"]]
+    assert [(UID, usd)] == [(row["session_uid"], row["usd"]) for row in listed]
     assert form == "jsonl" or states == listed[0]["states"]
 
 
 def test_a_dry_run_writes_nothing(looked_at: Homes, run: Run, tmp_path: Path) -> None:
     """It says what would be imported, and the store stays empty."""
     home = tmp_path / "colleague"
-    told = _arrived(run, home, str(_shared(run, tmp_path)), "--dry-run")
+    answer = _arrived(run, home, str(_shared(run, tmp_path)), "--dry-run")
     listed = run("ls", "--json", env=_elsewhere(home))
 
-    assert [("new", True)] == [(one["status"], told["dry_run"]) for one in told["sessions"]]
+    assert [("new", True)] == [
+        (session["status"], answer["dry_run"]) for session in answer["sessions"]
+    ]
     assert [] == json.loads(listed.stdout)
 
 
@@ -128,9 +130,9 @@ def test_a_log_of_this_machine_is_never_replaced(
 ) -> None:
     """Whoever gets her own session back keeps what her agent wrote."""
     path = _shared(run, tmp_path)
-    told = json.loads(run("import", str(path), "--json").stdout)
+    answer = json.loads(run("import", str(path), "--json").stdout)
 
-    assert ["has its own log"] == [one["status"] for one in told["sessions"]]
+    assert ["has its own log"] == [session["status"] for session in answer["sessions"]]
 
 
 def test_a_shared_file_has_no_secret_and_says_what_was_redacted(
@@ -138,13 +140,13 @@ def test_a_shared_file_has_no_secret_and_says_what_was_redacted(
 ) -> None:
     """Also of a log that is not stored: it is redacted on the way out."""
     path = tmp_path / "out.thence"
-    told = json.loads(run("share", IMPORT, "-o", str(path), "--json").stdout)
+    answer = json.loads(run("share", IMPORT, "-o", str(path), "--json").stdout)
     page = tmp_path / "out.html"
     run("share", IMPORT, "-o", str(page), "--html")
 
     assert fake_token() not in path.read_text() + page.read_text()
-    assert sum(told["redacted"].values())
-    assert told["redacted"] == json.loads(path.read_text().splitlines()[0])["redacted"]
+    assert sum(answer["redacted"].values())
+    assert answer["redacted"] == json.loads(path.read_text().splitlines()[0])["redacted"]
     assert 0o600 == path.stat().st_mode & 0o777
 
 
@@ -167,12 +169,12 @@ def test_an_encrypted_file_is_for_its_recipient(looked_at: Homes, run: Run, tmp_
     home = tmp_path / "colleague"
     wrong = run("import", str(path), "-i", str(tmp_path / "other"), env=_elsewhere(home))
     none = run("import", str(path), env=_elsewhere(home))
-    told = _arrived(run, home, str(path), "-i", str(tmp_path / "mine"))
+    answer = _arrived(run, home, str(path), "-i", str(tmp_path / "mine"))
 
     assert CLOCK.encode() not in path.read_bytes()
     assert "none of these keys opens the file" in wrong.stderr
     assert "--identity" in none.stderr
-    assert ["new"] == [one["status"] for one in told["sessions"]]
+    assert ["new"] == [session["status"] for session in answer["sessions"]]
 
 
 def test_a_forgotten_session_does_not_come_back(looked_at: Homes, run: Run, tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_forgotten_session_does_not_come_back(looked_at: Homes, run: Run, tmp_
     run("forget", CLOCK, "--yes", env=_elsewhere(home))
     done = run("import", str(path), "--json", env=_elsewhere(home))
 
-    assert ["forgotten"] == [one["status"] for one in json.loads(done.stdout)["sessions"]]
+    assert ["forgotten"] == [session["status"] for session in json.loads(done.stdout)["sessions"]]
     assert 3 == done.returncode
 
 
@@ -212,7 +214,7 @@ def test_a_log_that_turns_up_takes_the_place_of_the_file(
     run("sweep", env={**env, **looked_at.env, "THENCE_HOME": env["THENCE_HOME"]})
     listed = json.loads(run("ls", "--json", "-n", "100", env=env).stdout)
     ours, theirs = (
-        next(one for one in rows if one["session_uid"] == UID) for rows in (before, listed)
+        next(row for row in rows if row["session_uid"] == UID) for rows in (before, listed)
     )
 
     assert theirs["imported"] is None
@@ -270,11 +272,12 @@ def test_files_of_the_first_version_are_read_for_ever(
     """Names in share files are those of the records: FROZEN with version 1."""
     home, path = tmp_path / "colleague", tmp_path / "old.thence"
     path.write_text(FIRST_VERSION)
-    told = _arrived(run, home, str(path))
+    answer = _arrived(run, home, str(path))
     row = json.loads(run("ls", "--json", env=_elsewhere(home)).stdout)[0]
 
     assert [("claude:s1", "new", 2)] == [
-        (one["session_uid"], one["status"], one["events"]) for one in told["sessions"]
+        (session["session_uid"], session["status"], session["events"])
+        for session in answer["sessions"]
     ]
     assert ("/work/made-up", "made-up", 3) == (
         row["cwd"],

@@ -118,7 +118,7 @@ skipped line 30, 57 bytes: torn
 def test_json_has_the_names_of_the_contract(log: Path) -> None:
     """File-local counts, and what the session tells besides."""
     result = thence("inspect", log, "--json")
-    told = result.json
+    answer = result.json
 
     assert 3 == result.code
     assert {
@@ -143,13 +143,13 @@ def test_json_has_the_names_of_the_contract(log: Path) -> None:
         "sha256": hashlib.sha256(log.read_bytes()).hexdigest(),
         "lower_bound": [],
         "edges": [],
-    }.items() <= told.items()
-    assert [(4, "bad json")] == [(skip["line"], skip["why"]) for skip in told["skipped"]]
+    }.items() <= answer.items()
+    assert [(4, "bad json")] == [(skip["line"], skip["why"]) for skip in answer["skipped"]]
 
 
 def test_live_and_dead_are_the_events_of_the_session(log: Path) -> None:
     """By their ids; every event is in one of the states, and in no other."""
-    told = inspect_file(log)
+    report = inspect_file(log)
     shown = thence("show", log, "--json").json
     by_state = {
         state: {
@@ -160,21 +160,21 @@ def test_live_and_dead_are_the_events_of_the_session(log: Path) -> None:
         for state in ("live", "orphaned", "dead")
     }
 
-    assert by_state["live"] | by_state["orphaned"] == set(told["live"])
-    assert by_state["dead"] == set(told["dead"])
+    assert by_state["live"] | by_state["orphaned"] == set(report["live"])
+    assert by_state["dead"] == set(report["dead"])
 
 
 def test_glued_line_is_bad_and_what_was_saved_is_told_apart(log: Path) -> None:
     """Two records on one line: neither is counted, both are saved."""
     glued = claude(6, "u5", "user", "six").strip() + claude(7, "u6", "user", "seven")
     log.write_bytes(log.read_bytes().replace(b"garbage\n", b"") + glued)
-    told = inspect_file(log)
+    report = inspect_file(log)
 
     assert (6, 1, 5, 2) == (
-        told["lines"],
-        told["bad_lines"],
-        told["good_records"],
-        told["salvaged"],
+        report["lines"],
+        report["bad_lines"],
+        report["good_records"],
+        report["salvaged"],
     )
 
 
@@ -182,15 +182,15 @@ def test_file_of_nobody_is_counted_all_the_same(tmp_path: Path) -> None:
     """Without a session; a notice says so."""
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"type":"a","id":"1","parentId":null}\n{"type":"b"}\n')
-    told = inspect_file(path)
+    report = inspect_file(path)
 
-    assert (None, None, None) == (told["agent"], told["session_id"], told["states"])
+    assert (None, None, None) == (report["agent"], report["session_id"], report["states"])
     assert (2, {"a": 1, "b": 1}, 1) == (
-        told["lines"],
-        told["records_by_type"],
-        told["unique_ids"],
+        report["lines"],
+        report["records_by_type"],
+        report["unique_ids"],
     )
-    assert ["unknown"] == [notice.what for notice in told["notices"]]
+    assert ["unknown"] == [notice.what for notice in report["notices"]]
     assert 0 == thence("inspect", path).code
 
 
@@ -201,13 +201,13 @@ def test_session_too_large_is_counted_and_not_put_together(
     """Memory stays bounded; a notice says what is missing."""
     monkeypatch.setattr(inspect, limit, 10)
     monkeypatch.setattr(SessionGraph, "__init__", None)
-    told = inspect_file(session)
+    report = inspect_file(session)
 
-    assert (30, [], [], None) == (told["lines"], told["live"], told["dead"], told["states"])
+    assert (30, [], [], None) == (report["lines"], report["live"], report["dead"], report["states"])
     assert ["too large to tell active and discarded branches apart"] == [
-        notice.what for notice in told["notices"]
+        notice.what for notice in report["notices"]
     ]
-    assert SAMPLE_SESSION == told["session_id"]
+    assert SAMPLE_SESSION == report["session_id"]
 
 
 @pytest.mark.slow
@@ -255,16 +255,16 @@ def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) ->
     root = shared / "data" / "public"
     known = json.loads((root / "truth.json").read_text())["files"]
     wrong: dict[str, Any] = {}
-    for name, told in known.items():
+    for name, expected in known.items():
         got = json.loads(json.dumps(inspect._count_file(root / name)))
         wrong |= {
             f"{name} {field}": (value, got.get(field))
-            for field, value in told.items()
+            for field, value in expected.items()
             if field != "broken_parents_in_tree" and got.get(field) != value
         }
 
     assert {} == wrong
-    assert 150 < sum(1 for told in known.values() if told["family"] in CONTRACT)
+    assert 150 < sum(1 for file in known.values() if file["family"] in CONTRACT)
 
 
 @pytest.mark.slow
@@ -272,10 +272,10 @@ def test_public_files_are_counted_as_by_the_independent_counter(shared: Path) ->
 def test_every_session_of_the_real_clients_is_told(shared: Path) -> None:
     """No file makes it fail, and every event has a state."""
     logs = sorted((shared / "data").rglob("*.jsonl"))
-    for path in logs[:: by_pace(everyday=8, whole=4, prove=1)]:
-        told = inspect_file(path)
-        if told["states"] is not None:
-            on, off = len(told["live"]), len(told["dead"])
+    for path in logs[:: by_pace(everyday=8, full=4, prove=1)]:
+        report = inspect_file(path)
+        if report["states"] is not None:
+            on, off = len(report["live"]), len(report["dead"])
 
-            assert told["states"].get("live", 0) + told["states"].get("orphaned", 0) == on
-            assert told["states"].get("dead", 0) + told["states"].get("rolled_back", 0) == off
+            assert report["states"].get("live", 0) + report["states"].get("orphaned", 0) == on
+            assert report["states"].get("dead", 0) + report["states"].get("rolled_back", 0) == off

@@ -24,12 +24,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return made
 
 
-def start(desk: Desk, *arguments: str, given: str = "{}") -> subprocess.CompletedProcess[str]:
+def start(desk: Desk, *arguments: str, payload: str = "{}") -> subprocess.CompletedProcess[str]:
     """Run the launcher as other programs do."""
     return subprocess.run(
         [launcher.path_in(desk.home), *arguments],
         env={"HOME": str(desk.user)},
-        input=given,
+        input=payload,
         capture_output=True,
         text=True,
         check=False,
@@ -111,8 +111,8 @@ def test_another_installation_that_works_is_left_alone(desk: Desk, tmp_path: Pat
 def test_doctor_says_that_hooks_point_to_a_program_that_is_gone(desk: Desk) -> None:
     """Where the launcher itself is gone, and where settings name another that is gone."""
     launcher.path_in(desk.home).unlink()
-    found = desk.run("doctor", "--json").json["findings"]
-    (hooks,) = (one for one in found if one["topic"] == "hooks")
+    findings = desk.run("doctor", "--json").json["findings"]
+    (hooks,) = (finding for finding in findings if finding["topic"] == "hooks")
 
     assert "warning" == hooks["level"]
     assert "the hook starts a program that is gone: ~/.thence/bin/thence" in hooks["words"]

@@ -51,22 +51,22 @@ def row(name: str) -> SessionRow:
 @pytest.mark.slow
 def test_under_all_caps_there_is_nothing_to_do(machine: Homes, run: Run) -> None:
     """Nothing goes, and it says how much there is."""
-    told = json.loads(run("gc", "--json").stdout)
+    answer = json.loads(run("gc", "--json").stdout)
 
-    assert ([], []) == (told["items"], told["journal"])
+    assert ([], []) == (answer["items"], answer["journal"])
     assert "nothing to do" in run("gc").stdout
-    assert all(one.session.evicted_at is None for one in rows())
+    assert all(entry.session.evicted_at is None for entry in rows())
 
 
 def test_the_plan_has_a_reason_for_each_and_changes_nothing(machine: Homes, run: Run) -> None:
     """A dry run says what it would do, item by item."""
     configure(machine, raw_soft_cap_bytes=1)
-    told = json.loads(run("gc", "--dry-run", "--json").stdout)
+    answer = json.loads(run("gc", "--dry-run", "--json").stdout)
 
-    assert {"evict"} == {item["action"] for item in told["items"]}
-    assert all("over the storage limit" in item["reason"] for item in told["items"])
-    assert told["usage_after"] < told["usage_before"]
-    assert all(one.session.evicted_at is None for one in rows())
+    assert {"evict"} == {item["action"] for item in answer["items"]}
+    assert all("over the storage limit" in item["reason"] for item in answer["items"])
+    assert answer["usage_after"] < answer["usage_before"]
+    assert all(entry.session.evicted_at is None for entry in rows())
 
     text = run("gc", "-n").stdout
 
@@ -79,7 +79,7 @@ def test_what_is_planned_is_done_and_what_is_kept_stays(machine: Homes, run: Run
     run("keep", IMPORT[:8])
     configure(machine, raw_soft_cap_bytes=1)
     run("gc")
-    left = [one.session.native_session_id for one in rows(evicted=False)]
+    left = [entry.session.native_session_id for entry in rows(evicted=False)]
 
     assert [IMPORT] == left
     assert len(rows()) == len(rows(analysed=True))
@@ -89,10 +89,10 @@ def test_what_is_planned_is_done_and_what_is_kept_stays(machine: Homes, run: Run
 def test_old_sessions_of_our_own_go_only_after_a_yes(machine: Homes, run: Run) -> None:
     """Over the cap of a project the plan names them; nobody is there to say yes: all stay."""
     (machine.thence / "config.toml").write_text("[journal]\nmax_sessions = 1\n")
-    told = json.loads(run("gc", "-n", "--json").stdout)
+    answer = json.loads(run("gc", "-n", "--json").stdout)
 
-    assert {"remove"} == {step["action"] for step in told["journal"]}
-    assert all(step["reason"] for step in told["journal"])
+    assert {"remove"} == {step["action"] for step in answer["journal"]}
+    assert all(step["reason"] for step in answer["journal"])
     with pytest.raises(NotAnswered):
         run("gc")
     assert 3 == len(list((machine.thence / "sessions").rglob("*.jsonl")))
@@ -137,16 +137,16 @@ def test_kept_is_kept_until_it_is_taken_back(machine: Homes, run: Run) -> None:
 
 def test_evicting_leaves_the_digest(machine: Homes, run: Run) -> None:
     """Rows and packs go, the digest and the costs stay; again is no error."""
-    told = json.loads(run("evict", IMPORT, QUESTION, "--yes", "--json").stdout)
+    answer = json.loads(run("evict", IMPORT, QUESTION, "--yes", "--json").stdout)
     after = row(IMPORT)
 
-    assert 2 == len(told["items"])
+    assert 2 == len(answer["items"])
     assert (0, True) == (after.raw_bytes, after.session.evicted_at is not None)
     assert after.session.analyzed_at is not None
     with wiring.store() as store:
         assert [IMPORT] == [
-            one["uid"].partition(":")[2]
-            for one in store.read_table("digests", Filter(uids=(f"claude:{IMPORT}",)))
+            record["uid"].partition(":")[2]
+            for record in store.read_table("digests", Filter(uids=(f"claude:{IMPORT}",)))
         ]
         assert store.load_session(f"claude:{IMPORT}") is None
     assert "already removed" in run("evict", IMPORT, "--yes").stdout
@@ -170,10 +170,10 @@ def test_a_forgotten_session_is_in_no_byte_of_the_home(machine: Homes, run: Run)
     nudge.parent.mkdir(exist_ok=True)
     nudge.write_text(json.dumps({"agent": "claude", "session": IMPORT}))
     title = row(IMPORT).title or ""
-    told = json.loads(run("forget", IMPORT[:8], "--yes", "--json").stdout)
+    answer = json.loads(run("forget", IMPORT[:8], "--yes", "--json").stdout)
 
-    assert ([], False) == (told["traces"], told["pending"])
-    assert str(machine.thence / "memory/thence.db") in told["files_checked"]
+    assert ([], False) == (answer["traces"], answer["pending"])
+    assert str(machine.thence / "memory/thence.db") in answer["files_checked"]
     for path in machine.thence.rglob("*"):
         if path.is_file():
             assert IMPORT.encode() not in path.read_bytes(), path
@@ -210,7 +210,7 @@ def test_a_session_of_our_own_goes_with_its_files_and_prompts(machine: Homes, ru
 
     assert not list(machine.thence.rglob(f"*{made.id}*"))
     assert [] == forget.prove(machine.thence, [made.id, "about barnacles"]).traces
-    assert ["something else"] == [one.prompt for one in journal.history.recent(9)]
+    assert ["something else"] == [prompt.prompt for prompt in journal.history.recent(9)]
 
 
 WRITER = """
@@ -263,7 +263,7 @@ def test_no_prompt_of_another_session_is_lost_by_forgetting(
     finally:
         (machine.thence / "stop").touch()
     counts = {name: int(writer.communicate()[0]) for name, writer in writers.items()}
-    left = Counter(one.session_id for one in journal.history.recent(10**9))
+    left = Counter(prompt.session_id for prompt in journal.history.recent(10**9))
 
     assert counts == {name: left[name] for name in counts}
     assert not left.keys() & set(made)
@@ -301,9 +301,9 @@ def test_a_backup_is_a_store_without_transcripts(
     """Digests and costs are the same there; no event, no word, no pack, no key."""
     saved = tmp_path / "saved.db"
     before = rows()
-    told = json.loads(run("backup", str(saved), "--json").stdout)
+    answer = json.loads(run("backup", str(saved), "--json").stdout)
 
-    assert len(before) == told["sessions"]
+    assert len(before) == answer["sessions"]
     assert 0o600 == saved.stat().st_mode & 0o777
     assert ["saved.db"] == [path.name for path in tmp_path.glob("*saved*")]
     db = apsw.Connection(str(saved))
@@ -313,9 +313,9 @@ def test_a_backup_is_a_store_without_transcripts(
     assert [] == db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'words%'").fetchall()
     db.close()
     monkeypatch.setenv("THENCE_STORE", f"sqlite:{saved}")
-    after = {one.session.session_uid: one.ticks for one in rows()}
+    after = {entry.session.session_uid: entry.ticks for entry in rows()}
 
-    assert {one.session.session_uid: one.ticks for one in before} == after
+    assert {entry.session.session_uid: entry.ticks for entry in before} == after
     assert run("digest", IMPORT, "--json").exit_code == 0
 
 
@@ -329,19 +329,19 @@ def test_a_backup_in_the_place_of_a_lost_store_goes_on(
     """
     run("sweep")
     run("evict", IMPORT, "--yes")
-    before = {one.session.session_uid: one.ticks for one in rows()}
+    before = {entry.session.session_uid: entry.ticks for entry in rows()}
     run("backup", str(tmp_path / "saved.db"))
     shutil.rmtree(machine.thence / "memory")
     (machine.thence / "memory").mkdir()
     (tmp_path / "saved.db").replace(machine.thence / "memory/thence.db")
     next(machine.claude.rglob(f"{QUESTION}.jsonl")).unlink()
-    told = json.loads(run("sweep", "--json").stdout)
+    answer = json.loads(run("sweep", "--json").stdout)
 
-    assert len(before) - 2 == told["read"]
-    assert before == {one.session.session_uid: one.ticks for one in rows()}
-    evicted = [one.session.session_uid for one in rows() if one.session.evicted_at]
+    assert len(before) - 2 == answer["read"]
+    assert before == {entry.session.session_uid: entry.ticks for entry in rows()}
+    evicted = [entry.session.session_uid for entry in rows() if entry.session.evicted_at]
     assert sorted(evicted) == sorted(
-        one.session.session_uid for one in (row(IMPORT), row(QUESTION))
+        entry.session.session_uid for entry in (row(IMPORT), row(QUESTION))
     )
     assert 0 == json.loads(run("sweep", "--json").stdout)["read"]
 

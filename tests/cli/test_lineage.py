@@ -24,8 +24,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def turn(session: Any, prompt: str, reply: str) -> None:
     """Record one turn that cost a cent."""
     session.record("user", {"role": "user", "content": prompt})
-    told = {"role": "assistant", "content": reply, "model": "claude-sonnet-4-5", "cost_usd": 0.01}
-    session.record("assistant", {**told, "usage": {"input_tokens": 10, "output_tokens": 5}})
+    answer = {"role": "assistant", "content": reply, "model": "claude-sonnet-4-5", "cost_usd": 0.01}
+    session.record("assistant", {**answer, "usage": {"input_tokens": 10, "output_tokens": 5}})
     session.flush()
 
 
@@ -33,18 +33,18 @@ def turn(session: Any, prompt: str, reply: str) -> None:
 def ids(desk: Desk) -> list[str]:
     """Three generations of a session of the journal, swept."""
     journal = Journal(desk.home)
-    with journal.create(cwd="/home/dev/tidepool", model="m-1") as one:
-        turn(one, PROMPTS[0], "A test fails.")
-        turn(one, PROMPTS[1], "The tide table.")
-    with journal.resume(one.id) as two:
-        turn(two, PROMPTS[2], "It is green.")
-    with journal.resume(two.id) as three:
-        turn(three, PROMPTS[3], "Pushed.")
+    with journal.create(cwd="/home/dev/tidepool", model="m-1") as first:
+        turn(first, PROMPTS[0], "A test fails.")
+        turn(first, PROMPTS[1], "The tide table.")
+    with journal.resume(first.id) as second:
+        turn(second, PROMPTS[2], "It is green.")
+    with journal.resume(second.id) as third:
+        turn(third, PROMPTS[3], "Pushed.")
     desk.sweep()
-    return [one.id, two.id, three.id]
+    return [first.id, second.id, third.id]
 
 
-def said(messages: list[Any]) -> list[str]:
+def prompts_of(messages: list[Any]) -> list[str]:
     """What the user said in messages."""
     return [message["content"][0]["text"] for message in messages if message["role"] == "user"]
 
@@ -75,10 +75,10 @@ def test_own_shows_only_the_sessions_own_part(
 
 def test_messages_are_whole_and_own_ones_can_be_had(desk: Desk, ids: list[str]) -> None:
     """`--as messages` is what the model saw; `--own` the end of it."""
-    whole = desk.run("show", ids[2], "--as", "messages").json
+    messages = desk.run("show", ids[2], "--as", "messages").json
     own = desk.run("show", ids[2], "--as", "messages", "--own").json
 
-    assert (PROMPTS, PROMPTS[3:]) == (said(whole), said(own))
+    assert (PROMPTS, PROMPTS[3:]) == (prompts_of(messages), prompts_of(own))
 
 
 def test_json_holds_the_ancestors_apart(desk: Desk, ids: list[str]) -> None:
@@ -86,7 +86,7 @@ def test_json_holds_the_ancestors_apart(desk: Desk, ids: list[str]) -> None:
     shown = desk.run("show", ids[2], "--json").json
     parts = shown["continued_from"]
 
-    assert [f"thence:{one}" for one in ids[:2]] == [part["session_uid"] for part in parts]
+    assert [f"thence:{name}" for name in ids[:2]] == [part["session_uid"] for part in parts]
     assert [4, 2] == [part["messages"] for part in parts]
     assert {f"thence:{ids[2]}"} == {event["session_uid"] for event in shown["events"]}
 
@@ -96,8 +96,8 @@ def test_a_title_is_that_of_the_lineage_in_every_listing(desk: Desk, ids: list[s
     listed = desk.run("ls", "--json").json
     resumable = desk.run("resume", "--json").json
 
-    assert {PROMPTS[0]} == {one["title"] for one in listed}
-    assert {PROMPTS[0]} == {one["title"] for one in resumable}
+    assert {PROMPTS[0]} == {row["title"] for row in listed}
+    assert {PROMPTS[0]} == {row["title"] for row in resumable}
     assert [0.01, 0.01, 0.02] == sorted(round(sum(o["usd"].values()), 4) for o in listed)
     assert desk.run("show", ids[2]).out.startswith(PROMPTS[0])
 
@@ -144,7 +144,7 @@ def test_a_fork_by_reference_is_read_whole_from_the_store(desk: Desk) -> None:
         path.unlink()
     shown = desk.run("show", rollouts.B)
 
-    assert ["one", "two"] == said(desk.run("show", rollouts.B, "--as", "messages").json)
+    assert ["one", "two"] == prompts_of(desk.run("show", rollouts.B, "--as", "messages").json)
     assert f"continued from {rollouts.A[:13]}, 2 messages" in shown.out
 
 
@@ -157,7 +157,7 @@ def test_a_fork_whose_parent_was_evicted_is_read_whole(desk: Desk) -> None:
     store.remove([uid], why={uid: "too old"})
     store.close()
 
-    assert ["one", "two"] == said(desk.run("show", rollouts.B, "--as", "messages").json)
+    assert ["one", "two"] == prompts_of(desk.run("show", rollouts.B, "--as", "messages").json)
 
 
 def test_a_fork_is_handed_over_whole_though_its_parents_source_is_gone(desk: Desk) -> None:

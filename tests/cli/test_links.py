@@ -56,15 +56,15 @@ def test_links_that_are_not_followed_are_told_of(
         map(str, (folder / f"{ALERTS}.jsonl", rollout.parent, folder.parent / "-linked"))
     )
     ran = desk.run("sweep", columns=200)
-    told = desk.run("sweep", "--json").json
+    answer = desk.run("sweep", "--json").json
     listed = desk.run("ls", "--json").json
     looked = desk.run("doctor", "--json").json["findings"]
 
     assert (0, "") == (ran.code, ran.err)
     assert "  3 links not followed: ~/.claude/projects/-" in ran.out
-    assert links == told["links"]
-    assert [[WINDOWS]] == [[one["native_session_id"]] for one in listed]
+    assert links == answer["links"]
+    assert [[WINDOWS]] == [[row["native_session_id"]] for row in listed]
     assert DUMP not in str(listed)
     assert [("warning", links)] == [
-        (one["level"], one["links"]) for one in looked if one["topic"] == "links"
+        (finding["level"], finding["links"]) for finding in looked if finding["topic"] == "links"
     ]

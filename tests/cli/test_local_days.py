@@ -29,9 +29,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 def days(desk: Desk, *arguments: str) -> dict[str, int]:
     """Responses by day, as `cost` has them."""
-    found = desk.run("cost", "--by", "day", "--json", *arguments).json
-    assert isinstance(found, dict)
-    return {part["key"]: part["responses"] for part in found["parts"]}
+    answer = desk.run("cost", "--by", "day", "--json", *arguments).json
+    assert isinstance(answer, dict)
+    return {part["key"]: part["responses"] for part in answer["parts"]}
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_days_are_those_of_the_terminal_by_default(
 
 def test_sums_do_not_depend_on_the_zone(desk: Desk) -> None:
     """Another zone moves money between days, and changes nothing else."""
-    found = [
+    answers = [
         desk.run("cost", "--by", "day", "--json", "--tz", zone).json
         for zone in ("UTC", "Asia/Kolkata", "Pacific/Chatham")
     ]
 
-    assert 1 == len({one["total"]["usd"] for one in found})
-    for one in found:
-        assert one["total"]["usd"] == pytest.approx(sum(part["usd"] for part in one["parts"]))
+    assert 1 == len({answer["total"]["usd"] for answer in answers})
+    for answer in answers:
+        assert answer["total"]["usd"] == pytest.approx(sum(part["usd"] for part in answer["parts"]))
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "x" * 300])

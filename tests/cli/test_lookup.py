@@ -61,8 +61,8 @@ def test_a_broken_pack_costs_only_its_texts(desk: Desk) -> None:
     assert 3 == ran.code
     assert "its text is unavailable" in ran.out
     assert "text lost: thence doctor --deep --mend" in ran.out
-    told = [[one["event_id"] for one in some if not one.get("derived_from")] for some in both]
-    assert told[0] == told[1] != []
+    ids = [[event["event_id"] for event in some if not event.get("derived_from")] for some in both]
+    assert ids[0] == ids[1] != []
 
 
 def test_search_leads_to_the_event(desk: Desk) -> None:
@@ -118,7 +118,7 @@ def test_without_a_store_a_name_is_a_path(tmp_path: Path, monkeypatch: pytest.Mo
 def forked(desk: Desk) -> tuple[Path, Path]:
     """Write a session of Codex and a fork of it that holds its own lines alone."""
     home = rollouts.Home(desk.codex)
-    one = rollouts.numbered(
+    first_turns = rollouts.numbered(
         [
             rollouts.meta(),
             rollouts.user("Where is the quillfern?"),
@@ -128,15 +128,15 @@ def forked(desk: Desk) -> tuple[Path, Path]:
         ]
     )
     later = [rollouts.user("Never mind."), rollouts.assistant("Fine.")]
-    parent = home.write([*one, *rollouts.numbered(later, len(one))])
+    parent = home.write([*first_turns, *rollouts.numbered(later, len(first_turns))])
     base = {
         "thread_id": rollouts.A,
-        "end_ordinal_exclusive": len(one),
-        "end_byte_offset": len(rollouts.bytes_of(one)),
+        "end_ordinal_exclusive": len(first_turns),
+        "end_byte_offset": len(rollouts.bytes_of(first_turns)),
     }
     head = rollouts.meta(rollouts.B, forked_from_id=rollouts.A, history_base=base)
     own = [head, rollouts.user("And the marshlamp?"), rollouts.assistant("Beside it.")]
-    return parent, home.write(rollouts.numbered(own, len(one)), rollouts.B)
+    return parent, home.write(rollouts.numbered(own, len(first_turns)), rollouts.B)
 
 
 def test_a_fork_by_reference_is_shown_with_what_it_continues(desk: Desk) -> None:
@@ -182,5 +182,5 @@ def test_ids_that_differ_at_their_end_are_short_and_can_be_typed(
     assert ["01a1e0…000001", "01a1e0…000002"] == sorted(shown)
     assert [13, 13] == [len(short) for short in shown]
     for short in shown:
-        found = desk.run("digest", short, "--json").json
-        assert found["session_uid"].endswith(short[-6:])
+        digest = desk.run("digest", short, "--json").json
+        assert digest["session_uid"].endswith(short[-6:])

@@ -50,8 +50,8 @@ def aged(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """The same machine 60 days after the sweep, as the planner sees it."""
     real = retention.plan
 
-    def later(policy: Any, held: Any, now: datetime) -> retention.RetentionPlan:
-        return real(policy, held, now + OLD)
+    def later(policy: Any, inventory: Any, now: datetime) -> retention.RetentionPlan:
+        return real(policy, inventory, now + OLD)
 
     monkeypatch.setattr(retention, "plan", later)
     return desk
@@ -81,9 +81,9 @@ def test_age_leaves_what_its_source_no_longer_has(aged: Desk) -> None:
     (aged.home / "notes" / "removal-by-age").write_text("2020-01-01T00:00:00+00:00")
     log_of(aged).unlink()
     aged.run("sweep")
-    told = aged.run("gc", "-n", "--json").json
+    plan = aged.run("gc", "-n", "--json").json
 
-    assert [] == told["items"]
+    assert [] == plan["items"]
     assert None is aged.run("ls", "--json").json[0]["evicted_at"]
 
 
@@ -153,12 +153,12 @@ def test_a_loss_is_told_whatever_else_the_sweep_found(desk: Desk, *, with_source
     if not with_source:
         log_of(desk).unlink()
     ran = desk.run("sweep", columns=50)
-    said = " ".join(ran.out.split())
+    text = " ".join(ran.out.split())
 
     assert 3 == ran.code
-    assert "LOST: 1 session was removed before it was fully analysed" in said
-    assert "and analysis failed" in said
-    assert "the digests stay" not in said
+    assert "LOST: 1 session was removed before it was fully analysed" in text
+    assert "and analysis failed" in text
+    assert "the digests stay" not in text
     assert [f"claude:{ALERTS}"] == [note.session_uid for note in read_notes(desk.home)]
 
 
@@ -170,7 +170,7 @@ def test_a_loss_is_posted_to_the_hub(desk: Desk, hub: HTTPServer) -> None:
     path.write_text(f'[session_memory]\nhub = "{address}"\n' + path.read_text())
     desk.run("sweep")
 
-    assert [f"claude:{ALERTS}"] == [one["session_uid"] for one in hub.posted]  # type: ignore[attr-defined]
+    assert [f"claude:{ALERTS}"] == [notice["session_uid"] for notice in hub.posted]  # type: ignore[attr-defined]
 
 
 def test_a_loss_by_gc_ends_with_3(desk: Desk) -> None:

@@ -65,12 +65,12 @@ def test_objects_are_sessions(desk: Desk) -> None:
     """Every field of a Session is there under its name, and what the list shows besides."""
     from thence.format.normal import Session
 
-    found = desk.run("ls", "--json").json
+    rows = desk.run("ls", "--json").json
 
-    assert set(Session.__struct_fields__) <= set(found[0])
-    assert [WINDOWS, DUMP, ALERTS] == [one["native_session_id"] for one in found]
-    assert (TITLE, "/home/dev/tidepool") == (found[0]["title"], found[0]["cwd"])
-    assert found[0]["usd"]["dead"] > 0
+    assert set(Session.__struct_fields__) <= set(rows[0])
+    assert [WINDOWS, DUMP, ALERTS] == [row["native_session_id"] for row in rows]
+    assert (TITLE, "/home/dev/tidepool") == (rows[0]["title"], rows[0]["cwd"])
+    assert rows[0]["usd"]["dead"] > 0
 
 
 @pytest.mark.few(3)
@@ -89,9 +89,9 @@ def test_objects_are_sessions(desk: Desk) -> None:
 )
 def test_filters(desk: Desk, options: list[str], expected: list[str]) -> None:
     """Each option leaves out what does not fit."""
-    found = desk.run("ls", "--json", *options).json
+    rows = desk.run("ls", "--json", *options).json
 
-    assert expected == [one["native_session_id"] for one in found]
+    assert expected == [row["native_session_id"] for row in rows]
 
 
 def test_what_is_left_out_is_counted(desk: Desk) -> None:
@@ -105,13 +105,18 @@ def test_running_sessions_are_those_with_a_process(desk: Desk) -> None:
     """The agent's own registry decides; this process is one that runs."""
     registry = desk.claude / "sessions"
     registry.mkdir()
-    told = {"pid": os.getpid(), "sessionId": ALERTS, "status": "waiting", "cwd": "/home/dev/lumen"}
-    told["waitingFor"] = "permission prompt"
-    (registry / "1.json").write_text(json.dumps(told), encoding="utf-8")
+    process = {
+        "pid": os.getpid(),
+        "sessionId": ALERTS,
+        "status": "waiting",
+        "cwd": "/home/dev/lumen",
+    }
+    process["waitingFor"] = "permission prompt"
+    (registry / "1.json").write_text(json.dumps(process), encoding="utf-8")
 
     assert [(ALERTS, "waiting")] == [
-        (one["native_session_id"], one["standing"])
-        for one in desk.run("ls", "--running", "--json").json
+        (row["native_session_id"], row["standing"])
+        for row in desk.run("ls", "--running", "--json").json
     ]
     assert desk.run("ls", "--running").lines[0].startswith("  ◆ a41e90bd")
 
@@ -121,11 +126,11 @@ def test_at_risk_is_what_is_deleted_soon_and_not_kept(desk: Desk) -> None:
     other = "2b90f4d1-0000-4000-8000-000000000009"
     desk.write_claude(alerts(other), ago=timedelta(days=27, hours=12))
 
-    found = desk.run("ls", "--at-risk", "--json").json
+    rows = desk.run("ls", "--at-risk", "--json").json
     ran = desk.run("ls", "--at-risk")
 
-    assert [(other, False)] == [(one["native_session_id"], one["kept"]) for one in found]
-    assert 2 < found[0]["deleted_in_days"] < 3
+    assert [(other, False)] == [(row["native_session_id"], row["kept"]) for row in rows]
+    assert 2 < rows[0]["deleted_in_days"] < 3
     assert ran.lines[0].startswith("  ▲ 2b90f4d1  Claude Code")
     assert ran.lines[0].endswith("in 2 d")
     assert [] == desk.run("ls", "--at-risk", "--agent", "codex", "--json").json

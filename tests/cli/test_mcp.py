@@ -21,8 +21,10 @@ NAMES = ("claude", "codex", "grok")
 
 
 def states(desk: Desk) -> dict[str, str]:
-    """Give how it stands with each agent."""
-    return {one["agent"]: one["state"] for one in desk.run("mcp", "status", *NAMES, "--json").json}
+    """Return how it stands with each agent."""
+    return {
+        entry["agent"]: entry["state"] for entry in desk.run("mcp", "status", *NAMES, "--json").json
+    }
 
 
 def test_installing_shows_the_change_and_asks(desk: Desk) -> None:
@@ -56,18 +58,18 @@ def test_without_a_name_the_agents_that_are_there_are_told(desk: Desk) -> None:
     assert "no agent found" in desk.run("mcp", "install", "--yes").out
     desk.codex.mkdir()
     (desk.codex / "config.toml").write_text('model = "x"\n')
-    told = desk.run("mcp", "install", "--yes", "--json").json
+    changes = desk.run("mcp", "install", "--yes", "--json").json
 
-    assert [("codex", True)] == [(one["agent"], one["done"]) for one in told]
+    assert [("codex", True)] == [(change["agent"], change["done"]) for change in changes]
     assert {"claude": "none", "codex": "installed", "grok": "none"} == states(desk)
 
 
 def test_uninstall_of_everything_takes_the_server_out(desk: Desk) -> None:
     """`thence uninstall` undoes what any install did."""
     desk.run("mcp", "install", "codex", "--yes")
-    told = desk.run("uninstall", "--yes", "--json").json
+    answer = desk.run("uninstall", "--yes", "--json").json
 
-    assert [str(desk.codex / "config.toml")] == [one["path"] for one in told["changes"]]
+    assert [str(desk.codex / "config.toml")] == [change["path"] for change in answer["changes"]]
     assert "none" == states(desk)["codex"]
 
 
@@ -84,7 +86,7 @@ def test_the_status_is_told_in_words(desk: Desk) -> None:
 def test_status_lists_the_agents_of_this_machine(desk: Desk) -> None:
     """Of agents that were never used here there is nothing to say."""
     (desk.user / ".qwen").mkdir()
-    listed = [one["agent"] for one in desk.run("mcp", "status", "--json").json]
+    listed = [entry["agent"] for entry in desk.run("mcp", "status", "--json").json]
 
     assert "qwen" in listed
     assert "kimi" not in listed

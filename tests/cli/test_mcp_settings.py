@@ -68,38 +68,38 @@ def read(place: ServerPlace) -> dict[str, Any]:
     return json.loads(body) if place.agent == "claude" else tomllib.loads(body)
 
 
-def held(found: dict[str, Any]) -> dict[str, Any]:
-    """Give an entry without what only says how long to wait for it."""
-    return {name: told for name, told in found.items() if name != "startup_timeout_sec"}
+def without_timeout(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry without what only says how long to wait for it."""
+    return {name: value for name, value in entry.items() if name != "startup_timeout_sec"}
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("told", [ENTRY, FAR])
+@pytest.mark.parametrize("entry", [ENTRY, FAR])
 @pytest.mark.parametrize(("agent", "body"), FILES)
 def test_in_and_out_again_leaves_every_byte(
-    agent: str, body: str, told: dict[str, Any], tmp_path: Path
+    agent: str, body: str, entry: dict[str, Any], tmp_path: Path
 ) -> None:
     """The agent reads our entry, all else as before; taken out, the file says what it said."""
     place = put(tmp_path, agent, body)
     before = place.path.read_bytes()
     was = read(place) if body else {}
-    change = install(place, told)
+    change = install(place, entry)
     carry_out(change)
     now = read(place)
 
-    assert told == held(now[place.key]["thence"])
+    assert entry == without_timeout(now[place.key]["thence"])
     others = {k: v for k, v in now[place.key].items() if k != "thence"}
     assert was.get(place.key, {}) == others
     assert {k: v for k, v in was.items() if k != place.key} == {
         k: v for k, v in now.items() if k != place.key
     }
-    assert "installed" == state(place, told)
+    assert "installed" == state(place, entry)
     assert SECRET not in "\n".join(change.diff())
     out = uninstall(place)
     assert SECRET not in "\n".join(out.diff())
     carry_out(out)
     after = place.path.read_bytes()
-    assert "none" == state(place, told)
+    assert "none" == state(place, entry)
     if was.get(place.key) != {}:
         assert before == after
 
@@ -144,7 +144,7 @@ def test_an_entry_of_another_place_is_replaced(agent: str, body: str, tmp_path: 
     assert "elsewhere" == state(place, ENTRY)
     carry_out(install(place, ENTRY))
     assert "installed" == state(place, ENTRY)
-    assert ENTRY == held(read(place)[place.key]["thence"])
+    assert ENTRY == without_timeout(read(place)[place.key]["thence"])
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def answered(bill: dict[str, Any], text: str = "Done.", **more: Any) -> Script:
 
 def cost(desk: Desk) -> dict[str, Any]:
     """What `cost --json` says."""
-    found = desk.run("cost", "--json").json
-    assert isinstance(found, dict)
-    return found
+    answer = desk.run("cost", "--json").json
+    assert isinstance(answer, dict)
+    return answer
 
 
 def bounds(desk: Desk) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_tier_without_a_listed_price_is_unknown(desk: Desk) -> None:
     desk.sweep()
 
     assert cost(desk)["total"]["usd"] is None
-    assert [(MODEL, 50)] == [(one["model"], one["tokens"]) for one in cost(desk)["unpriced"]]
+    assert [(MODEL, 50)] == [(model["model"], model["tokens"]) for model in cost(desk)["unpriced"]]
     text = desk.run("cost").out
     assert f"50 tokens of {MODEL} (price unknown for this tier" in text.replace("\n  ", " ")
     assert "?" in desk.run("ls").out
@@ -66,7 +66,7 @@ def test_a_prompt_beyond_the_context_window_has_no_known_price(desk: Desk) -> No
     desk.sweep()
 
     assert cost(desk)["total"]["usd"] is None
-    assert [MODEL] == [one["model"] for one in cost(desk)["unpriced"]]
+    assert [MODEL] == [model["model"] for model in cost(desk)["unpriced"]]
 
 
 def test_a_prompt_within_the_context_window_has_its_price(desk: Desk) -> None:
@@ -84,7 +84,7 @@ def test_a_model_that_no_list_has_is_said_to_be_unknown(desk: Desk) -> None:
     desk.write_claude(answered(usage(40), model="harbour-9"))
     desk.sweep()
 
-    assert ["no price known for this model"] == [one["why"] for one in cost(desk)["unpriced"]]
+    assert ["no price known for this model"] == [model["why"] for model in cost(desk)["unpriced"]]
 
 
 # -- lower bounds ---------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_bounds_and_interventions_are_the_same_however_a_log_grows(
         script.reply([call], id=f"m{number}", stop="tool_use", usage=usage(last), model=MODEL)
         script.result(f"c{number}")
         script.say("Done.", usage=usage(3), model=MODEL)
-    found = []
+    results = []
     for name, steps in (("grown", range(1, len(script.records) + 1)), ("whole", ())):
         desk = Desk(tmp_path / name, monkeypatch)
         path = desk.write_claude(script) / f"{A}.jsonl"
@@ -198,12 +198,12 @@ def test_bounds_and_interventions_are_the_same_however_a_log_grows(
         path.write_bytes(b"".join(lines))
         desk.sweep()
         desk.run("digest", A[:8])
-        told = desk.run("digest", A[:8], "--json").json
-        found.append(
-            (bounds(desk), cost(desk)["total"], [e["what"] for e in told["interventions"]])
+        digest = desk.run("digest", A[:8], "--json").json
+        results.append(
+            (bounds(desk), cost(desk)["total"], [e["what"] for e in digest["interventions"]])
         )
-    grown, whole = found
+    grown, at_once = results
 
-    assert grown == whole
-    assert ["No, the other one.", "It still fails."] == whole[2]
-    assert 1 == len(whole[0])
+    assert grown == at_once
+    assert ["No, the other one.", "It still fails."] == at_once[2]
+    assert 1 == len(at_once[0])

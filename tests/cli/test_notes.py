@@ -30,10 +30,12 @@ def test_each_kind_is_a_file_of_event_lines(home: Path, run: Run) -> None:
     path = home / "notes" / "decisions.jsonl"
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
 
-    assert ["Cut windows in UTC", "Labels stay local"] == [one["payload"]["text"] for one in lines]
-    assert {"decision"} == {one["type"] for one in lines}
+    assert ["Cut windows in UTC", "Labels stay local"] == [
+        line["payload"]["text"] for line in lines
+    ]
+    assert {"decision"} == {line["type"] for line in lines}
     assert 0o600 == path.stat().st_mode & 0o777
-    assert ["half done"] == [one["text"] for one in json.loads(run("note", "--json").stdout)]
+    assert ["half done"] == [note["text"] for note in json.loads(run("note", "--json").stdout)]
 
     shown = run("decide").stdout
 
@@ -47,16 +49,18 @@ def test_a_damaged_line_costs_itself_only(home: Path, run: Run) -> None:
         file.write(b'{"torn\n')
     run("note", "two")
 
-    assert ["one", "two"] == [one["text"] for one in json.loads(run("note", "--json").stdout)]
+    assert ["one", "two"] == [note["text"] for note in json.loads(run("note", "--json").stdout)]
 
 
 def test_a_decision_may_belong_to_a_session(looked_at: Homes, run: Run) -> None:
     """It names the session, and touches none of its files."""
     name = made_id("gauge-import")
     before = {path: path.read_bytes() for path in looked_at.claude.rglob("*.jsonl")}
-    told = json.loads(run("decide", "leave empty rows out", "--session", name[:8], "--json").stdout)
+    answer = json.loads(
+        run("decide", "leave empty rows out", "--session", name[:8], "--json").stdout
+    )
 
-    assert f"claude:{name}" == told["session_uid"]
+    assert f"claude:{name}" == answer["session_uid"]
     assert before == {path: path.read_bytes() for path in looked_at.claude.rglob("*.jsonl")}
     assert 1 == len(json.loads(run("decide", "--session", name[:8], "--json").stdout))
     with pytest.raises(SessionNotFound):
@@ -120,7 +124,7 @@ def test_a_decision_of_a_session_is_an_event_of_it_everywhere(machine: Homes, ru
     events = json.loads(run("show", name, "--as", "events", "--json").stdout)["events"]
     own = [event for event in events if event.get("channel") == "notes"]
     digest = json.loads(run("digest", name, "--json").stdout)
-    found = json.loads(run("search", "kind:decision empty", "--json").stdout)
+    answer = json.loads(run("search", "kind:decision empty", "--json").stdout)
 
     assert [("decision", "leave empty rows out"), ("lifecycle", "half done")] == [
         (event["kind"], event["summary"]) for event in own
@@ -128,7 +132,7 @@ def test_a_decision_of_a_session_is_an_event_of_it_everywhere(machine: Homes, ru
     assert "leave empty rows out" in run("show", name).stdout
     assert "leave empty rows out" in run("digest", name).stdout
     assert ["leave empty rows out", "half done"] == [note["text"] for note in digest["notes"]]
-    assert f"claude:{name}" in {note["session_uid"] for note in found["notes"]}
+    assert f"claude:{name}" in {note["session_uid"] for note in answer["notes"]}
     assert f"session {name[:8]}" in run("decide").stdout
 
 
@@ -151,7 +155,9 @@ def test_digests_are_posted_to_the_hub_when_that_is_set(
     path.write_bytes(b"".join([*lines, lines[-1], lines[-1]]))
     run("sweep")
 
-    assert [("digest", f"claude:{name}")] == [(one["type"], one["session_uid"]) for one in posted]
+    assert [("digest", f"claude:{name}")] == [
+        (message["type"], message["session_uid"]) for message in posted
+    ]
     assert "outcome" in posted[0]
 
 
@@ -159,17 +165,17 @@ def test_money_of_a_digest_is_told_in_dollars_beside_its_unit(looked_at: Homes, 
     """`ticks` are 1e-10 dollars; `usd` stands beside them."""
     text = run("digest", made_id("gauge-import"), "--json").stdout
     costs: list[dict[str, float]] = []
-    json.loads(text, object_hook=lambda one: costs.append(one) if "ticks" in one else one)
+    json.loads(text, object_hook=lambda part: costs.append(part) if "ticks" in part else part)
 
     assert costs
-    assert all(one["usd"] == one["ticks"] / 1e10 for one in costs)
+    assert all(cost["usd"] == cost["ticks"] / 1e10 for cost in costs)
 
 
 def test_an_event_has_the_fields_of_the_contract_whatever_they_hold(
     looked_at: Homes, run: Run
 ) -> None:
     """0, false and null are written: no reader needs to know the defaults."""
-    told = json.loads(run("show", made_id("gauge-import"), "--as", "events", "--json").stdout)
+    answer = json.loads(run("show", made_id("gauge-import"), "--as", "events", "--json").stdout)
     fields = {"seq", "ts", "kind", "role", "tool", "summary", "tokens", "is_sidechain"}
 
-    assert all(fields <= event.keys() for event in told["events"])
+    assert all(fields <= event.keys() for event in answer["events"])

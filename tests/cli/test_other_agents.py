@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_examples import unpacked
+from tests.test_examples import unpack_template
 
 NOTES = (
     {"id": "n1", "parent": None, "speaker": "user", "text": "Mend the tide table."},
@@ -33,7 +33,7 @@ class Machine:
         self.home = folder / "home"
         self.packages = folder / "packages"
         self.pebble = self.home / ".pebble"
-        unpacked(self.packages)
+        unpack_template(self.packages)
         (self.home / ".claude").mkdir(parents=True)
         self.pebble.mkdir()
         (self.pebble / "settings.json").write_text('{"theme": "dark"}\n')
@@ -91,10 +91,10 @@ def test_its_settings_hold_our_hook_and_our_server(machine: Machine) -> None:
 @pytest.mark.slow
 def test_a_session_goes_from_it_to_another_agent_and_back(machine: Machine) -> None:
     """Its shell is another's shell, both ways."""
-    given = json.loads(machine.thence("handoff", "pebble:blue", "--to", "claude", "--json"))
-    back = json.loads(machine.thence("handoff", given["files"][0], "--to", "pebble", "--json"))
+    handed = json.loads(machine.thence("handoff", "pebble:blue", "--to", "claude", "--json"))
+    back = json.loads(machine.thence("handoff", handed["files"][0], "--to", "pebble", "--json"))
 
-    assert {"pebble_run → Bash": 1} == given["mapped"]
+    assert {"pebble_run → Bash": 1} == handed["mapped"]
     assert {"Bash → pebble_run": 1} == back["mapped"]
     assert ["pebble", "--resume", back["session"]] == back["argv"]
     assert "It is mended." in machine.thence("show", back["files"][0])
@@ -103,7 +103,7 @@ def test_a_session_goes_from_it_to_another_agent_and_back(machine: Machine) -> N
 @pytest.mark.slow
 def test_what_another_agent_lacks_is_said(machine: Machine) -> None:
     """In words, with those that have it."""
-    said = machine.thence("hook", "install", "pi", code=2)
+    output = machine.thence("hook", "install", "pi", code=2)
 
-    assert "pi has no hooks that thence can use" in said
-    assert "pebble" in said
+    assert "pi has no hooks that thence can use" in output
+    assert "pebble" in output

@@ -222,8 +222,8 @@ def test_mcp_answers_what_a_placeholder_offers(desk: Spilled) -> None:
         asking = questions(store)
         for name, word in zip(names, ("narwhal", "beluga"), strict=True):
             offset = large(word).index(word) - 100
-            given = {"session": f"thence:{desk.younger}", "name": name, "offset": offset}
-            answer = asking.answer("read_spill", given)
+            arguments = {"session": f"thence:{desk.younger}", "name": name, "offset": offset}
+            answer = asking.answer("read_spill", arguments)
 
             assert f"| {word}" in answer
             assert "continue with offset" in answer.splitlines()[0]

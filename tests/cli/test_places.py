@@ -41,8 +41,8 @@ def talk(*words: str, name: str = "r", frame: dict[str, object] | None = None) -
 def answers(desk: Desk, uid: str = f"claude:{A}") -> Counter[str]:
     """Return the answers that `thence show` knows, and how often it shows each."""
     events = desk.run("show", uid, "--json").json["events"]
-    said = [e for e in events if e["kind"] == "assistant_msg" and "derived_from" not in e]
-    return Counter(event["payload"]["text"] for event in said)
+    replies = [e for e in events if e["kind"] == "assistant_msg" and "derived_from" not in e]
+    return Counter(event["payload"]["text"] for event in replies)
 
 
 def rewritten(desk: Desk) -> set[str]:
@@ -53,8 +53,8 @@ def rewritten(desk: Desk) -> set[str]:
 
 def billed(desk: Desk) -> tuple[int, int]:
     """Return the responses and their tokens that `thence cost` counts."""
-    told = desk.run("cost", "--json").json["total"]
-    return told["responses"], told["tokens"]["output"]
+    total = desk.run("cost", "--json").json["total"]
+    return total["responses"], total["tokens"]["output"]
 
 
 def unread(desk: Desk) -> int:

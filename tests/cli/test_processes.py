@@ -88,13 +88,13 @@ class Machine:
         """Names of the planted modules that some process loaded."""
         return self._mark.read_text().split() if self._mark.exists() else []
 
-    def run(self, command: list[str], given: str = "", **env: str) -> str:
+    def run(self, command: list[str], payload: str = "", **env: str) -> str:
         """Run a command in the project, which must go well, and return what it printed."""
         done = subprocess.run(
             command,
             cwd=self.project,
             env=self.env | env,
-            input=given,
+            input=payload,
             capture_output=True,
             text=True,
             check=False,
@@ -261,7 +261,7 @@ def systemd(machine: Machine) -> None:
     machine.program("systemctl", "exit 0")
     machine.thence("schedule", "install", "--by", "systemd", "--yes")
     unit = machine.user / ".config/systemd/user/thence-sweep.service"
-    (line,) = (one for one in unit.read_text().splitlines() if one.startswith("ExecStart="))
+    (line,) = (entry for entry in unit.read_text().splitlines() if entry.startswith("ExecStart="))
     machine.run(shlex.split(line.removeprefix("ExecStart=")))
 
     assert ["claude"] == machine.sessions()
@@ -269,8 +269,8 @@ def systemd(machine: Machine) -> None:
 
 def demo(machine: Machine) -> None:
     """The command that lives on the made-up machine."""
-    told = json.loads(machine.thence("demo", "--dir", str(machine.user / "demo"), "--json"))
-    listed = json.loads(machine.run([told["command"], "ls", "--json"]))
+    answer = json.loads(machine.thence("demo", "--dir", str(machine.user / "demo"), "--json"))
+    listed = json.loads(machine.run([answer["command"], "ls", "--json"]))
 
     assert {"claude", "codex", "grok", "thence"} <= {row["flavor"] for row in listed}
 
@@ -372,8 +372,8 @@ def brief(machine: Machine) -> None:
         for hook in entry["hooks"]
         if "brief" in hook["command"].partition("--hook")[0].rpartition("/")[2]
     )
-    given = json.dumps({"cwd": str(machine.project), "session_id": "new"})
-    printed = machine.run(["sh", "-c", line], given, PYTHONPATH=str(machine.project))
+    payload = json.dumps({"cwd": str(machine.project), "session_id": "new"})
+    printed = machine.run(["sh", "-c", line], payload, PYTHONPATH=str(machine.project))
 
     assert "It ended with: It subtracts." in printed
 
@@ -570,13 +570,13 @@ def starts(name: str, source: str) -> Iterator[str]:
 @pytest.mark.slow
 def test_every_place_that_starts_a_process_is_tried() -> None:
     """Whoever starts a process somewhere new lists it in STARTS, with a trial that runs it."""
-    found = {
+    files = {
         start
         for path in sorted(PACKAGE.rglob("*.py"))
         for start in starts(path.relative_to(PACKAGE).as_posix(), path.read_text())
     }
 
-    assert sorted(STARTS) == sorted(found)
+    assert sorted(STARTS) == sorted(files)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.cli.machines import Machine
 from thence.bridge import folders
 from thence.memory.projects import plain_remote, remote_of
 
-ONE, TWO = (f"{digit * 8}-2222-4222-8222-222222222222" for digit in "ab")
+FIRST, SECOND = (f"{digit * 8}-2222-4222-8222-222222222222" for digit in "ab")
 
 
 def _git(folder: Path, *words: str) -> None:
@@ -36,7 +36,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "alpha")
 
 
-def _begun(machine: Machine, folder: Path, session: str = ONE) -> None:
+def _begun(machine: Machine, folder: Path, session: str = FIRST) -> None:
     machine.write_claude(session, ["mend the gauge", "mended"], str(folder))
     assert 0 == machine.run("sweep").returncode
 
@@ -57,7 +57,7 @@ def test_a_renamed_folder_keeps_its_sessions(
     moved = old.rename(tmp_path / "work" / new)
     listed = machine.run("resume", here=moved)
 
-    assert [f"claude:{ONE}"] == _in(machine, moved)
+    assert [f"claude:{FIRST}"] == _in(machine, moved)
     assert new in listed.stdout
     assert 1 == len(machine.sessions())
 
@@ -69,9 +69,9 @@ def test_a_clone_in_another_place_keeps_the_sessions(machine: Machine, tmp_path:
     _begun(machine, old / "part")
     shutil.rmtree(old)
     new = _repository(tmp_path / "elsewhere" / "tide-again", "https://me@EXAMPLE.org/team/tide")
-    _begun(machine, new, TWO)
+    _begun(machine, new, SECOND)
 
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(_in(machine, new))
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == set(_in(machine, new))
     assert 2 == len(machine.sessions())
 
 
@@ -86,20 +86,20 @@ def test_a_work_tree_that_is_gone_counts_as_its_repository(
     _git(main, "worktree", "remove", str(tree))
     machine.run("resume", here=main)
 
-    assert [f"claude:{ONE}"] == _in(machine, main)
+    assert [f"claude:{FIRST}"] == _in(machine, main)
 
 
 def test_other_repositories_stay_apart(machine: Machine, tmp_path: Path) -> None:
     """Neither another remote, nor a folder that is gone and was none, is taken for it."""
     old = _repository(tmp_path / "tide")
     _begun(machine, old)
-    _begun(machine, tmp_path / "never-there", TWO)
+    _begun(machine, tmp_path / "never-there", SECOND)
     shutil.rmtree(old)
     other = _repository(tmp_path / "gulls", "git@example.org:team/gulls.git")
     machine.run("resume", here=other)
 
     assert [] == _in(machine, other)
-    assert [f"claude:{ONE}"] == _in(machine, old)
+    assert [f"claude:{FIRST}"] == _in(machine, old)
 
 
 def test_a_folder_that_comes_back_has_its_sessions(machine: Machine, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_folder_that_comes_back_has_its_sessions(machine: Machine, tmp_path: P
     moved.rename(old)
     machine.run("resume", here=old)
 
-    assert [f"claude:{ONE}"] == _in(machine, old)
+    assert [f"claude:{FIRST}"] == _in(machine, old)
     assert [] == _in(machine, moved)
 
 
@@ -121,9 +121,9 @@ def test_two_names_of_one_folder_are_one_project(machine: Machine, tmp_path: Pat
     link = tmp_path / "tide-link"
     link.symlink_to(old)
     _begun(machine, link)
-    _begun(machine, old, TWO)
+    _begun(machine, old, SECOND)
 
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == {
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == {
         row["session_uid"] for row in machine.json("ls") if row["session_uid"] in _in(machine, old)
     }
     assert str(link) in machine.run("project", "list").stdout
@@ -136,12 +136,12 @@ def test_a_session_whose_folder_is_gone_offers_a_copy_here(
     old = _repository(tmp_path / "tide")
     _begun(machine, old)
     moved = old.rename(tmp_path / "harbour")
-    refused = machine.run("resume", ONE, here=moved)
-    copied = machine.run("resume", ONE, "--with", "claude", "--yes", here=tmp_path)
+    refused = machine.run("resume", FIRST, here=moved)
+    copied = machine.run("resume", FIRST, "--with", "claude", "--yes", here=tmp_path)
 
     assert "" == refused.stdout
     assert f"is gone: {old}; it is {moved} now" in refused.stderr
-    assert f"thence resume {ONE[:13]} --with claude" in refused.stderr
+    assert f"thence resume {FIRST[:13]} --with claude" in refused.stderr
     assert 0 == copied.returncode, copied.stderr
     assert copied.stdout.startswith(f"cd {moved} && claude --resume ")
     files = list((machine.folder / ".claude" / "projects").rglob("*.jsonl"))
@@ -153,37 +153,37 @@ def test_merge_lets_lists_costs_and_search_follow(machine: Machine, tmp_path: Pa
     old, new = tmp_path / "old", tmp_path / "new"
     new.mkdir()
     _begun(machine, old)
-    _begun(machine, new, TWO)
+    _begun(machine, new, SECOND)
     done = machine.run("project", "merge", str(old), str(new))
-    both = {f"claude:{ONE}", f"claude:{TWO}"}
-    machine.write_claude(ONE, ["mend the gauge", "mended", "more", "yes"], str(old))
+    both = {f"claude:{FIRST}", f"claude:{SECOND}"}
+    machine.write_claude(FIRST, ["mend the gauge", "mended", "more", "yes"], str(old))
     machine.run("sweep")
     costs = machine.json("cost", "--by", "project")
-    found = machine.json("search", "gauge", f"project:{new.name}")
+    answer = machine.json("search", "gauge", f"project:{new.name}")
 
     assert 0 == done.returncode, done.stderr
     assert both == set(_in(machine, new))
     assert [] == _in(machine, old)
     assert str(old) not in str(costs)
-    assert ONE in str(found)
+    assert FIRST in str(answer)
     assert str(old) in machine.run("project", "list").stdout
 
     undone = machine.run("project", "merge", str(old), "--undo")
 
     assert 0 == undone.returncode, undone.stderr
-    assert [f"claude:{ONE}"] == _in(machine, old)
-    assert [f"claude:{TWO}"] == _in(machine, new)
+    assert [f"claude:{FIRST}"] == _in(machine, old)
+    assert [f"claude:{SECOND}"] == _in(machine, new)
 
 
 def test_merges_in_a_circle_end(machine: Machine, tmp_path: Path) -> None:
     """Merged one way and then the other, the last one counts."""
     old, new = tmp_path / "old", tmp_path / "new"
     _begun(machine, old)
-    _begun(machine, new, TWO)
+    _begun(machine, new, SECOND)
     machine.run("project", "merge", str(old), str(new))
     machine.run("project", "merge", str(new), str(old))
 
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(_in(machine, old))
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == set(_in(machine, old))
 
 
 def test_sessions_of_another_machine_belong_to_the_clone_here(
@@ -199,10 +199,10 @@ def test_sessions_of_another_machine_belong_to_the_clone_here(
     other.sync()
     shutil.rmtree(theirs)
     ours = _repository(tmp_path / "our" / "tide", "ssh://git@example.org:22/team/tide.git")
-    _begun(machine, ours, TWO)
+    _begun(machine, ours, SECOND)
     machine.sync()
 
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(_in(machine, ours))
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == set(_in(machine, ours))
 
 
 def test_nothing_of_a_repository_runs(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_nothing_of_a_repository_runs(tmp_path: Path) -> None:
     lines = [f"{name} = {trap}" for name in ("fsmonitor", "pager", "sshCommand", "askPass")]
     lines += [f"alternateRefsCommand = {trap}", f"hooksPath = {tmp_path}", f"editor = {trap}"]
     config.write_text(config.read_text() + "[core]\n" + "\n".join(lines) + "\n")
-    found = folders.look(str(repository))
+    known = folders.look(str(repository))
 
-    assert found is not None
-    assert 40 == len(found.root)
+    assert known is not None
+    assert 40 == len(known.root)
     assert not mark.exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.groks import ONE, Folder
+from tests.agents.groks import FIRST, Folder
 from tests.agents.transcripts import A, Script
 from tests.cli.desk import Desk
 
@@ -25,7 +25,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def prompts(desk: Desk, session: str) -> list[str]:
-    """Give the prompts of a session, as its tree has them."""
+    """Return the prompts of a session, as its tree has them."""
     desk.sweep()
     return [turn["prompt"] for turn in desk.run("tree", session, "--json").json["turns"]]
 
@@ -44,7 +44,7 @@ def test_a_notice_of_a_command_in_the_background_is_no_prompt(desk: Desk) -> Non
     desk.write_claude(log)
 
     assert ["Start it."] == prompts(desk, A)
-    assert ["Start it."] == [one["text"] for one in desk.run("history", "--json").json]
+    assert ["Start it."] == [prompt["text"] for prompt in desk.run("history", "--json").json]
 
 
 def test_a_command_of_the_users_own_with_a_text_is_a_prompt(desk: Desk) -> None:
@@ -55,12 +55,12 @@ def test_a_command_of_the_users_own_with_a_text_is_a_prompt(desk: Desk) -> None:
     log.say("Done.")
     desk.write_claude(log)
     typed = "/orchestrator Bring the notes up to date,\nthen <b>stop</b>."
-    found = prompts(desk, A)
-    (kept,) = desk.run("history", "--json").json
+    shown = prompts(desk, A)
+    (prompt,) = desk.run("history", "--json").json
     sent = desk.run("show", A, "--as", "messages").json[0]["content"][0]
 
-    assert [" ".join(typed.split())] == found
-    assert typed == kept["text"]
+    assert [" ".join(typed.split())] == shown
+    assert typed == prompt["text"]
     assert "/orchestrator Bring" in desk.run("show", A).out
     assert "command-message" not in desk.run("show", A).out
     assert {"type": "text", "text": COMMAND} == sent
@@ -95,11 +95,11 @@ def test_a_reminder_that_grok_injects_is_no_prompt(desk: Desk, hidden: bool) -> 
     folder = Folder(desk.user / ".grok")
     folder.summary()
     folder.prompt("Look around.")
-    folder.said("I see.")
+    folder.say("I see.")
     text = "A task has ended." if hidden else "<system-reminder>\nA task has ended."
     more = {"_meta": {"hideFromScrollback": True, "promptIndex": 1}} if hidden else {}
     folder.update("user_message_chunk", content={"type": "text", "text": text}, **more)
-    folder.said("Noted.")
+    folder.say("Noted.")
 
-    assert ["Look around."] == prompts(desk, ONE)
-    assert ["Look around."] == [one["text"] for one in desk.run("history", "--json").json]
+    assert ["Look around."] == prompts(desk, FIRST)
+    assert ["Look around."] == [prompt["text"] for prompt in desk.run("history", "--json").json]

@@ -32,19 +32,20 @@ def url(tmp_path: Path, postgres: Cluster) -> str:
 def test_dry_run_tells_what_push_sends(desk: Desk, url: str) -> None:
     """Projects, sessions, events and bytes; nothing is written by it."""
     plan = desk.run("push", url, "--dry-run", "--json").json
-    said = desk.run("push", url, "-n")
+    dry_run = desk.run("push", url, "-n")
     done = desk.run("push", url, "--json").json
     later = desk.run("push", url, "--dry-run", "--json").json
 
     assert plan["reached"]
     assert (3, 0) == (plan["sessions"], plan["unchanged"])
     assert [3, plan["events"], plan["bytes"]] == [
-        sum(one[name] for one in plan["projects"]) for name in ("sessions", "events", "bytes")
+        sum(project[name] for project in plan["projects"])
+        for name in ("sessions", "events", "bytes")
     ]
     assert (3, plan["events"]) == (done["sessions"], done["events"])
     assert (0, 3, []) == (later["sessions"], later["unchanged"], later["projects"])
-    assert "would send 3 sessions" in said.out
-    assert "/home/dev/tidepool: " in said.out
+    assert "would send 3 sessions" in dry_run.out
+    assert "/home/dev/tidepool: " in dry_run.out
 
 
 def test_second_push_has_nothing_to_send(desk: Desk, url: str) -> None:
@@ -69,7 +70,7 @@ def test_projects_are_excluded_by_a_setting(desk: Desk, url: str) -> None:
         encoding="utf-8",
     )
     plan = desk.run("push", "-n", "--json").json
-    said = desk.run("push", "-n")
+    dry_run = desk.run("push", "-n")
     done = desk.run("push", "--json").json
     store = Postgres(url)
     rows = [row.session.cwd for row in store.sessions()]
@@ -80,7 +81,7 @@ def test_projects_are_excluded_by_a_setting(desk: Desk, url: str) -> None:
     ]
     assert len(rows) == done["sessions"] == plan["sessions"]
     assert 3 == done["sessions"] + done["excluded"]
-    assert "excluded, never sent:\n" in said.out
+    assert "excluded, never sent:\n" in dry_run.out
 
 
 def test_machine_without_a_network_waits(desk: Desk, url: str, tmp_path: Path) -> None:

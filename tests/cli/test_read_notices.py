@@ -20,22 +20,22 @@ def test_skipped_lines_decide_the_exit_code(whys: list[str], code: int) -> None:
 
 def test_notices_of_one_kind_are_summed_up() -> None:
     """The first is quoted."""
-    found = [Notice("a", "x"), Notice("b", "y"), Notice("a", "z"), Notice("a", "")]
+    notices = [Notice("a", "x"), Notice("b", "y"), Notice("a", "z"), Notice("a", "")]
 
-    assert [Notice("a", "x and 2 more"), Notice("b", "y")] == list(group_notices(found))
+    assert [Notice("a", "x and 2 more"), Notice("b", "y")] == list(group_notices(notices))
 
 
 @pytest.mark.parametrize(
-    ("skip", "said"),
+    ("skip", "line"),
     [
         (Skipped(4418, 9, 212, "torn"), "skipped line 4,418, 212 bytes: torn"),
         (Skipped(1, 0, 1, "glued", 2), "skipped line 1, 1 byte: glued, 2 records recovered"),
         (Skipped(0, 0, 0, "denied", source="/a"), "skipped file /a: denied"),
     ],
 )
-def test_skip_is_told_with_its_place_and_reason(skip: Skipped, said: str) -> None:
+def test_skip_is_told_with_its_place_and_reason(skip: Skipped, line: str) -> None:
     """And with what was saved."""
-    assert said == skipped_line(skip)
+    assert line == skipped_line(skip)
 
 
 def test_facts_flow_and_are_not_broken_inside() -> None:

@@ -74,7 +74,7 @@ def test_a_list_has_titles_and_ids_that_can_be_used(machine: Run, room: int) -> 
     """Thirty columns of every title, or all of it; ids of 8 to 13 columns that mean one session."""
     titles = sessions(machine)
     ran = machine("ls", "-n", "9999", room=room)
-    rows = [(found[1], line) for line in ran.lines if (found := ROW.match(line))]
+    rows = [(match[1], line) for line in ran.lines if (match := ROW.match(line))]
 
     assert len(titles) == len(rows)
     assert room >= max(map(columns, ran.lines))

@@ -152,7 +152,7 @@ def test_a_sweep_on_a_full_disk_says_so_whoever_meets_it(
     )  # fmt: skip
     swept, _, rest = done.stdout.partition("exit 1\n")
     report = json.loads(rest.partition("\nexit")[0])
-    findings = {one["topic"]: one for one in report["findings"]}
+    findings = {finding["topic"]: finding for finding in report["findings"]}
 
     assert "error: the disk is full: " in done.stderr
     assert "hint:  free some space, then try again" in done.stderr
@@ -172,7 +172,11 @@ def test_doctor_warns_of_a_full_disk_though_nothing_is_new(
     full = run(env, "doctor", "--json", on=mounts.small(home, 1 << 20))
     roomy = run(env, "doctor", "--json", on=mounts.small(home, 1 << 28))
     levels = [
-        [one["level"] for one in json.loads(done.stdout)["findings"] if one["topic"] == "disk"]
+        [
+            finding["level"]
+            for finding in json.loads(done.stdout)["findings"]
+            if finding["topic"] == "disk"
+        ]
         for done in (full, roomy)
     ]
 
@@ -206,7 +210,9 @@ def test_serve_says_what_is_wrong_with_a_damaged_store(env: dict[str, str], swep
 @pytest.mark.slow
 def test_mend_mends_all_that_a_deep_look_finds(env: dict[str, str], swept: Path) -> None:
     """A pack that is gone, one that is cut and one with a flipped byte, in one run."""
-    packs = sorted((swept / "memory" / "packs").glob("*.pack"), key=lambda one: one.stat().st_size)
+    packs = sorted(
+        (swept / "memory" / "packs").glob("*.pack"), key=lambda path: path.stat().st_size
+    )
     gone, cut, flipped = packs[-3:]
     gone.unlink()
     os.truncate(cut, cut.stat().st_size // 2)
@@ -218,7 +224,9 @@ def test_mend_mends_all_that_a_deep_look_finds(env: dict[str, str], swept: Path)
     mended = run(env, "doctor", "--mend", "--json")
     after = run(env, "doctor", "--deep", "--json")
     broken = {
-        one["session_uid"] for one in json.loads(deep.stdout)["findings"] if "session_uid" in one
+        finding["session_uid"]
+        for finding in json.loads(deep.stdout)["findings"]
+        if "session_uid" in finding
     }
 
     assert 3 == len(broken)

@@ -33,8 +33,8 @@ CLOCK = made_id("clock-change")
 
 def ways(run: Run, *more: str) -> list[dict[str, Any]]:
     """Every session and how it is gone on with."""
-    told: list[dict[str, Any]] = json.loads(run("resume", "--json", *more).stdout)
-    return told
+    rows: list[dict[str, Any]] = json.loads(run("resume", "--json", *more).stdout)
+    return rows
 
 
 def test_each_agent_is_called_its_own_way(looked_at: Homes, run: Run) -> None:
@@ -322,7 +322,7 @@ def test_an_id_never_becomes_an_option_of_the_agent(
             path.write_text(path.read_text().replace(folder.name, session))
     run("sweep")
     printed = run("resume", "--", session).stdout
-    told = json.loads(run("resume", "--json", "--", session).stdout)
+    answer = json.loads(run("resume", "--json", "--", session).stdout)
     program = tmp_path / agent
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     program.chmod(0o755)
@@ -336,7 +336,7 @@ def test_an_id_never_becomes_an_option_of_the_agent(
     )
 
     assert session not in shlex.split(printed.partition("&& ")[2])
-    assert session not in told["argv"]
+    assert session not in answer["argv"]
     assert [f"--resume={session}"] == done.stdout.splitlines(), done.stderr
 
 

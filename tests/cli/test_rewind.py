@@ -17,7 +17,7 @@ from thence.errors import SessionNotFound
 from thence.journal import Journal
 
 
-class Told(NamedTuple):
+class OwnSession(NamedTuple):
     """A session of our own that changed a file."""
 
     id: str
@@ -28,7 +28,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OwnSession:
     """One prompt, one edit, one more prompt."""
     monkeypatch.setenv("THENCE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -44,34 +44,34 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
         s.record("user", {"role": "user", "content": "two"})
         s.record("assistant", {"role": "assistant", "content": "second answer"})
         s.flush()
-    return Told(s.id, Path(str(s.transcript_path)), first, file, saved.id)
+    return OwnSession(s.id, Path(str(s.transcript_path)), first, file, saved.id)
 
 
-def said(told: Told) -> str:
+def sent_messages(own_session: OwnSession) -> str:
     """What the model would be sent now."""
-    session = Journal(told.log.parent.parent.parent).resume(told.id, mode="continue")
+    session = Journal(own_session.log.parent.parent.parent).resume(own_session.id, mode="continue")
     return json.dumps(session.messages)
 
 
-def test_the_line_moves_and_the_files_stay(own: Told, run: Run) -> None:
+def test_the_line_moves_and_the_files_stay(own: OwnSession, run: Run) -> None:
     """What came after is no longer said, and still in the log; the file is as it was."""
     before = own.log.read_bytes()
     run("rewind", own.id[:13], "--to", own.first, "--yes")
 
-    assert "first answer" in said(own)
-    assert "second answer" not in said(own)
+    assert "first answer" in sent_messages(own)
+    assert "second answer" not in sent_messages(own)
     assert own.log.read_bytes().startswith(before)
     assert "after\n" == own.file.read_text()
 
 
-def test_files_return_and_the_line_stays(own: Told, run: Run) -> None:
+def test_files_return_and_the_line_stays(own: OwnSession, run: Run) -> None:
     """The diff is shown, and what it prints takes it back."""
     shown = run("rewind", own.id, "--files", own.saved[:8], "--yes").stdout
 
     assert "  -after" in shown
     assert "  +before" in shown
     assert "before\n" == own.file.read_text()
-    assert "second answer" in said(own)
+    assert "second answer" in sent_messages(own)
 
     back = shown.splitlines()[-1].partition("thence ")[2].split()
     run(*back, "--yes")
@@ -80,20 +80,20 @@ def test_files_return_and_the_line_stays(own: Told, run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", [["--to"], ["--files"]])
-def test_a_dry_run_writes_nothing(own: Told, run: Run, how: list[str]) -> None:
+def test_a_dry_run_writes_nothing(own: OwnSession, run: Run, how: list[str]) -> None:
     """Neither log nor file changes; nor do they when nobody says yes."""
     target = own.first if how == ["--to"] else own.saved
     before = own.log.read_bytes()
-    told = json.loads(run("rewind", own.id, *how, target, "-n", "--json").stdout)
+    answer = json.loads(run("rewind", own.id, *how, target, "-n", "--json").stdout)
     with pytest.raises(NotAnswered):
         run("rewind", own.id, *how, target)
 
-    assert told["dry_run"]
+    assert answer["dry_run"]
     assert before == own.log.read_bytes()
     assert "after\n" == own.file.read_text()
 
 
-def test_without_a_target_checkpoints_are_listed(own: Told, run: Run) -> None:
+def test_without_a_target_checkpoints_are_listed(own: OwnSession, run: Run) -> None:
     """Each with the files it saved."""
     text = run("rewind", own.id).stdout
 

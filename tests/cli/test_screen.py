@@ -26,11 +26,11 @@ def terminal(*arguments: str, rows: int = 10, **env: str) -> tuple[int, str]:
         [*ENTRY, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=bare | size | env
     ) as process:
         os.close(theirs)
-        said = b""
+        output = b""
         while part := _read(ours):
-            said += part
+            output += part
     os.close(ours)
-    return process.returncode, said.decode("utf-8", "replace").replace("\r\n", "\n")
+    return process.returncode, output.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _read(handle: int) -> bytes:
@@ -81,19 +81,19 @@ def test_no_pager_where_none_is_wanted(
 ) -> None:
     """Whichever way that is said."""
     env = {"THENCE_PAGER": str(pager)} | env
-    code, said = terminal(*arguments, rows=10, **env)
+    code, output = terminal(*arguments, rows=10, **env)
 
-    assert (0, False) == (code, "PAGED" in said)
-    assert "skipped line 30" in said
+    assert (0, False) == (code, "PAGED" in output)
+    assert "skipped line 30" in output
 
 
 @pytest.mark.slow
 def test_a_pager_that_is_not_there_is_done_without() -> None:
     """The answer is printed all the same."""
-    code, said = terminal("show", "--sample", THENCE_PAGER="/nowhere/at/all")
+    code, output = terminal("show", "--sample", THENCE_PAGER="/nowhere/at/all")
 
     assert 0 == code
-    assert "skipped line 30" in said
+    assert "skipped line 30" in output
 
 
 @pytest.mark.slow
@@ -102,9 +102,9 @@ def test_a_reader_who_has_seen_enough_may_leave(tmp_path: Path) -> None:
     path = tmp_path / "pager"
     path.write_text("#!/bin/sh\nread line\necho SEEN\n")
     path.chmod(0o755)
-    code, said = terminal("show", "--sample", "--full", THENCE_PAGER=str(path))
+    code, output = terminal("show", "--sample", "--full", THENCE_PAGER=str(path))
 
-    assert (0, "SEEN") == (code, said.strip())
+    assert (0, "SEEN") == (code, output.strip())
 
 
 @pytest.mark.slow

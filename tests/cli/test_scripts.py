@@ -17,7 +17,7 @@ CHINESE = "f1000000-0000-4000-8000-000000000001"
 JAPANESE = "f1000000-0000-4000-8000-000000000002"
 KOREAN = "f1000000-0000-4000-8000-000000000003"
 
-SAID = {
+TEXTS = {
     CHINESE: "请帮我修复login错误，用户无法登录系统。日志在data目录里。",
     JAPANESE: "データベースの接続が切れる問題を直してください。ｻｰﾊﾞｰの設定はＡＰＩ経由です。",
     KOREAN: "로그인 오류를 수정해 주세요. 데이터베이스가 느립니다.",
@@ -60,8 +60,8 @@ ASKED = {
 
 def write_sessions(desk: Desk) -> None:
     """Write a session for each language, and one that has only Latin letters."""
-    scripts = [Script(name, name[-4:], cwd="/home/dev/tidepool") for name in SAID]
-    for script, text in zip(scripts, SAID.values(), strict=True):
+    scripts = [Script(name, name[-4:], cwd="/home/dev/tidepool") for name in TEXTS]
+    for script, text in zip(scripts, TEXTS.values(), strict=True):
         script.user(text)
         script.reply([{"type": "text", "text": "done"}], stop="end_turn")
     plain = Script("f1000000-0000-4000-8000-000000000004", "f104", cwd="/home/dev/tidepool")
@@ -71,8 +71,8 @@ def write_sessions(desk: Desk) -> None:
 
 def sessions(desk: Desk, query: str) -> set[str]:
     """Return the sessions that a search finds."""
-    found = desk.run("search", "--json", "--", query).json["hits"]
-    return {hit["session_uid"].partition(":")[2] for hit in found}
+    hits = desk.run("search", "--json", "--", query).json["hits"]
+    return {hit["session_uid"].partition(":")[2] for hit in hits}
 
 
 def answers(desk: Desk) -> dict[str, set[str]]:

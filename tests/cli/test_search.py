@@ -46,12 +46,12 @@ def test_what_lies_on_a_dead_branch_is_marked(desk: Desk) -> None:
 
 def test_object_is_the_contracts(desk: Desk) -> None:
     """Snippets are plain text, with the places of what was asked for beside them."""
-    told = desk.run("search", "lighthouse", "--json").json
-    hit = told["hits"][0]
+    answer = desk.run("search", "lighthouse", "--json").json
+    hit = answer["hits"][0]
     names = {"session_uid", "event_id", "seq", "ts", "kind", "snippet", "score"}
 
     about = {"capped", "searched_back_to", "how", "explanation", "hints"}
-    assert {"hits", "notes", *about} == set(told)
+    assert {"hits", "notes", *about} == set(answer)
     assert names <= set(hit)
     assert f"claude:{WINDOWS}" == hit["session_uid"]
     assert ["lighthouse"] == [hit["snippet"][start:end] for start, end in hit["marks"]]
@@ -60,14 +60,14 @@ def test_object_is_the_contracts(desk: Desk) -> None:
 def test_a_broken_pack_costs_only_the_texts_in_it(desk: Desk) -> None:
     """Its hits are shown without a text, and counted; a script can tell by the exit code."""
     asked = ("search", "windows OR clock")
-    whole = desk.run(*asked, "--json")
+    intact = desk.run(*asked, "--json")
     for pack in (desk.home / "memory" / "packs").glob(f"{pack_name(f'claude:{WINDOWS}')}-*"):
         pack.unlink()
-    ran, told = desk.run(*asked), desk.run(*asked, "--json")
-    unread = [hit for hit in told.json["hits"] if hit["unread"]]
+    ran, as_json = desk.run(*asked), desk.run(*asked, "--json")
+    unread = [hit for hit in as_json.json["hits"] if hit["unread"]]
 
-    assert (0, 3, 3) == (whole.code, ran.code, told.code)
-    assert len(whole.json["hits"]) == len(told.json["hits"]) > len(unread) > 0
+    assert (0, 3, 3) == (intact.code, ran.code, as_json.code)
+    assert len(intact.json["hits"]) == len(as_json.json["hits"]) > len(unread) > 0
     assert {f"claude:{WINDOWS}"} == {hit["session_uid"] for hit in unread}
     assert "text unreadable" in ran.out
     assert f"{len(unread)} matches without text: the pack " in ran.lines[-1]
@@ -105,9 +105,9 @@ def test_a_hit_is_the_event_with_its_number(desk: Desk) -> None:
 )
 def test_filters(desk: Desk, query: list[str], sessions: int) -> None:
     """The language of a search is told in its help."""
-    told = desk.run("search", "--json", *query).json
+    answer = desk.run("search", "--json", *query).json
 
-    assert sessions == len({hit["session_uid"] for hit in told["hits"]})
+    assert sessions == len({hit["session_uid"] for hit in answer["hits"]})
 
 
 @pytest.mark.parametrize("name", ["codex", "Codex", "CODEX"])
@@ -234,12 +234,12 @@ def test_every_filter_of_the_help_finds_the_session(
     trials.run("tag", row["native_session_id"], "+wick")
     for name in named:
         right, wrong = (f"{name}{value}" for value in values[name])
-        found = [
+        answers = [
             trials.run("search", "--json", *words.split()).json["hits"]
             for words in (right, f"{right} lantern", wrong, f"{wrong} lantern")
         ]
 
-        assert [True, True, False, False] == [bool(hits) for hits in found], name
+        assert [True, True, False, False] == [bool(hits) for hits in answers], name
     assert set(named) == set(values)
 
 
@@ -266,12 +266,12 @@ def test_every_form_of_the_help_finds_what_it_says(trials: Desk) -> None:
 def test_the_answer_says_how_it_was_found(desk: Desk) -> None:
     """In a line below the first, and under names of their own in JSON."""
     sentence = ("search", "how did the lighthouse keeper lose the saffron")
-    ran, told = desk.run(*sentence), desk.run(*sentence, "--json").json
+    ran, answer = desk.run(*sentence), desk.run(*sentence, "--json").json
     exact = desk.run(*sentence, "--exact")
     typo = desk.run("search", "lihgthouse")
 
     assert ran.lines[1].startswith("no exact match; best matches for: ")
-    assert ("any", ran.lines[1]) == (told["how"], told["explanation"])
+    assert ("any", ran.lines[1]) == (answer["how"], answer["explanation"])
     assert exact.out.startswith("no matches, ")
     assert "searched lighthouse instead of lihgthouse" == typo.lines[1]
 
@@ -286,13 +286,13 @@ def test_an_unknown_filter_is_said(desk: Desk) -> None:
 
 def test_filters_alone_list_sessions(desk: Desk) -> None:
     """The newest first, each with its title."""
-    told = desk.run("search", "agent:claude", "--json").json
+    answer = desk.run("search", "agent:claude", "--json").json
     lines = desk.run("search", "agent:claude").lines
 
     assert lines[0].startswith("2 sessions, ")
     assert 2 == sum(line.startswith("  ") for line in lines)
-    assert ["session", "session"] == [hit["kind"] for hit in told["hits"]]
-    assert f"claude:{WINDOWS}" == told["hits"][0]["session_uid"]
+    assert ["session", "session"] == [hit["kind"] for hit in answer["hits"]]
+    assert f"claude:{WINDOWS}" == answer["hits"][0]["session_uid"]
 
 
 def test_a_kind_finds_the_events_that_show_gives(trials: Desk) -> None:

@@ -73,7 +73,7 @@ def test_the_home_of_a_release_is_opened(
     assert 0 == done.return_value
     assert report["ok"]
     assert {"copy", "list", "show", "upgrade", "doctor"} <= {
-        one["name"] for one in report["checks"]
+        check["name"] for check in report["checks"]
     }
     assert before == _files(home)
 
@@ -94,7 +94,7 @@ def test_a_home_whose_sessions_cannot_be_read_fails(home: Path, run: Run) -> Non
     db.execute("PRAGMA user_version=1000")
     db.close()
     done = run("self-check", "--home", str(home), "--json")
-    problems = [one["problem"] for one in json.loads(done.stdout)["checks"] if one["problem"]]
+    problems = [check["problem"] for check in json.loads(done.stdout)["checks"] if check["problem"]]
 
     assert 1 == done.return_value
     assert 1 == len(problems)
@@ -119,7 +119,7 @@ def test_doctor_names_the_copy_that_was_saved_before_the_upgrade(
     env = {"HOME": str(tmp_path), "THENCE_HOME": str(home)}
     run("sweep", **env)
     findings = json.loads(run("doctor", "--json", **env).stdout)["findings"]
-    (copy,) = (one for one in findings if "upgrade_copy" in one)
+    (copy,) = (finding for finding in findings if "upgrade_copy" in finding)
 
     assert Path(copy["upgrade_copy"]).is_file()
     assert "saved before the upgrade from schema " in copy["words"]

@@ -95,7 +95,7 @@ def rows(desk: Desk) -> dict[str, tuple[int, int, bool]]:
         return {uid: (count, size, bool(has)) for uid, count, size, has in db.execute(sql)}
 
 
-def found(desk: Desk, question: str) -> list[str]:
+def sessions_found(desk: Desk, question: str) -> list[str]:
     """Return the sessions that a search finds."""
     hits = desk.run("search", question, "--json").json["hits"]
     return list(dict.fromkeys(hit["session_uid"] for hit in hits))
@@ -104,14 +104,14 @@ def found(desk: Desk, question: str) -> list[str]:
 def test_a_question_in_other_words_finds_the_session(desk: Desk, encoder: MadeUpEncoder) -> None:
     """Words alone find nothing; the answer says that it was found by meaning."""
     swept = desk.run("sweep", "--json").json
-    found_by_meaning = found(desk, "lantern illuminates")
-    told = desk.run("search", "lantern illuminates").out
+    by_meaning = sessions_found(desk, "lantern illuminates")
+    output = desk.run("search", "lantern illuminates").out
     (desk.home / "config.toml").write_text("")
 
     assert (2, 0) == (swept["embedded"], swept["unembedded"])
-    assert [f"claude:{LAMP}"] == found_by_meaning
-    assert "some matches by meaning" in told
-    assert [] == found(desk, "lantern illuminates")
+    assert [f"claude:{LAMP}"] == by_meaning
+    assert "some matches by meaning" in output
+    assert [] == sessions_found(desk, "lantern illuminates")
 
 
 def test_a_page_of_ask_is_found_by_meaning(desk: Desk, encoder: MadeUpEncoder) -> None:
@@ -152,15 +152,17 @@ def test_filters_hold_for_what_is_found_by_meaning(desk: Desk, encoder: MadeUpEn
         "-nothing",
         "kind:error",
     ):
-        assert [] == found(desk, f"lantern illuminates {narrowed}"), narrowed
-    assert [f"claude:{LAMP}"] == found(desk, "lantern illuminates project:tidepool agent:claude")
+        assert [] == sessions_found(desk, f"lantern illuminates {narrowed}"), narrowed
+    assert [f"claude:{LAMP}"] == sessions_found(
+        desk, "lantern illuminates project:tidepool agent:claude"
+    )
 
 
 def test_all_words_come_before_meaning(desk: Desk, encoder: MadeUpEncoder) -> None:
     """A session that has the very words is not displaced."""
     desk.sweep()
 
-    assert f"claude:{BOAT}" == found(desk, "boat leaks at")[0]
+    assert f"claude:{BOAT}" == sessions_found(desk, "boat leaks at")[0]
 
 
 def test_a_session_that_goes_on_is_encoded_in_its_new_part_only(
@@ -190,7 +192,7 @@ def test_eviction_leaves_the_digest_and_forgetting_nothing(
     desk.sweep()
     desk.run("evict", LAMP, "--yes")
     evicted = rows(desk)[f"claude:{LAMP}"]
-    still = found(desk, "lantern illuminates")
+    still = sessions_found(desk, "lantern illuminates")
     desk.run("forget", LAMP, "--yes")
     desk.sweep()
 
@@ -223,13 +225,13 @@ def test_building_goes_on_where_it_stopped(desk: Desk, encoder: MadeUpEncoder) -
     with closing(Sqlite(str(desk.home / "memory" / "thence.db"))) as store:
         store.use_encoder(encoder)
         assert store.vectors is not None
-        told: list[tuple[int, int]] = []
+        progress: list[tuple[int, int]] = []
         first = store.vectors.build(store, limit_s=-1.0)
-        rest = store.vectors.build(store, progress=told.append)
+        rest = store.vectors.build(store, progress=progress.append)
         again = store.vectors.build(store)
 
     assert ((0, 2), (2, 0), (0, 0)) == (first, rest, again)
-    assert [(1, 1), (2, 0)] == told
+    assert [(1, 1), (2, 0)] == progress
 
 
 def test_a_session_forgotten_while_it_is_encoded_gets_no_vectors(
@@ -286,8 +288,8 @@ def test_the_model_gives_the_published_similarities_without_a_network(no_network
     model = MiniLM()
     model.check()
     texts = ("That is a happy person", "That is a happy dog", "That is a very happy person")
-    packed = (np.frombuffer(one, dtype=np.int8).astype(float) for one in model.encode(texts))
-    person, *others = (one / np.linalg.norm(one) for one in packed)
+    packed = (np.frombuffer(vector, dtype=np.int8).astype(float) for vector in model.encode(texts))
+    person, *others = (vector / np.linalg.norm(vector) for vector in packed)
 
     assert [0.695, 0.943] == pytest.approx([float(person @ other) for other in others], abs=0.005)
 
@@ -297,7 +299,7 @@ def test_the_model_finds_a_paraphrase(desk: Desk, no_network: None) -> None:
     """With no word in common."""
     desk.sweep()
 
-    assert f"claude:{BOAT}" == found(desk, "ship takes on water")[0]
+    assert f"claude:{BOAT}" == sessions_found(desk, "ship takes on water")[0]
 
 
 def test_the_store_of_a_command_has_no_encoder_unless_it_is_wanted(desk: Desk) -> None:

@@ -51,8 +51,14 @@ while (folder / "stay").exists():
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     """A user without anything."""
-    kept = {n: v for n, v in os.environ.items() if not n.startswith(("THENCE", "CLAUDE", "CODEX"))}
-    return kept | {"HOME": str(tmp_path), "THENCE_HOME": str(tmp_path / "home"), "COLUMNS": "80"}
+    variables = {
+        n: v for n, v in os.environ.items() if not n.startswith(("THENCE", "CLAUDE", "CODEX"))
+    }
+    return variables | {
+        "HOME": str(tmp_path),
+        "THENCE_HOME": str(tmp_path / "home"),
+        "COLUMNS": "80",
+    }
 
 
 def started(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
@@ -81,9 +87,9 @@ def test_it_tells_where_it_is_answers_and_ends_when_told(
     served: tuple[subprocess.Popen[str], dict[str, str]],
 ) -> None:
     """Without anything kept yet; Ctrl-C ends it without a word."""
-    process, told = served
-    link = http.client.HTTPConnection("127.0.0.1", int(told["port"]), timeout=LONG)
-    link.request("GET", "/api/sessions", headers={"Authorization": f"Bearer {told['token']}"})
+    process, about = served
+    link = http.client.HTTPConnection("127.0.0.1", int(about["port"]), timeout=LONG)
+    link.request("GET", "/api/sessions", headers={"Authorization": f"Bearer {about['token']}"})
     answer = link.getresponse()
     body = json.loads(answer.read())
     link.close()
@@ -91,7 +97,7 @@ def test_it_tells_where_it_is_answers_and_ends_when_told(
     _, err = process.communicate(timeout=LONG)
 
     assert (200, []) == (answer.status, body["sessions"])
-    assert told["url"].startswith(f"http://127.0.0.1:{told['port']}/enter?ticket=")
+    assert about["url"].startswith(f"http://127.0.0.1:{about['port']}/enter?ticket=")
     assert "" == err.strip()
 
 
@@ -202,8 +208,8 @@ def test_another_user_of_the_machine_learns_nothing_that_lets_in(
         await_(town / "seen")
         (town / "stop").touch()
         process.send_signal(signal.SIGTERM)
-        for one in (process, second) if second else (process,):
-            one.communicate(timeout=LONG)
+        for server in (process, second) if second else (process,):
+            server.communicate(timeout=LONG)
         spy.wait(LONG)
         seen.seek(0)
         read = seen.read().decode(errors="replace")
@@ -281,9 +287,9 @@ def test_two_sweeps_beside_a_server_come_to_one_store(env: dict[str, str], tmp_p
         link.close()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=LONG)
-        for one in sweeps:
-            one.communicate(timeout=LONG)
-        codes = [process.returncode, *(one.returncode for one in sweeps)]
+        for started_sweep in sweeps:
+            started_sweep.communicate(timeout=LONG)
+        codes = [process.returncode, *(started_sweep.returncode for started_sweep in sweeps)]
 
     assert ("", 130) == (err.strip(), codes[0])
     assert set(codes[1:]) <= {0, 11}

@@ -40,11 +40,13 @@ class Facts:
 
     def prompt(self, name: str, text: str, **more: JSON) -> Facts:
         """The human says something."""
-        return self.add(name, said("user_msg", "user", text), flags=Is.PROMPT, **more)
+        return self.add(name, text_block("user_msg", "user", text), flags=Is.PROMPT, **more)
 
     def reply(self, name: str, *blocks: str | Block, tokens: int = 0, **more: JSON) -> Facts:
         """The model answers."""
-        made = [said("assistant_msg", "assistant", b) if isinstance(b, str) else b for b in blocks]
+        made = [
+            text_block("assistant_msg", "assistant", b) if isinstance(b, str) else b for b in blocks
+        ]
         usage = Usage(output_tokens=tokens) if tokens else None
         more.setdefault("flags", Is.REPLY if calls_of(made) else Is.REPLY | Is.ENDS)
         return self.add(name, *made, usage=usage, usage_key=name if usage else None, **more)
@@ -57,14 +59,14 @@ class Facts:
         return self.add(name, block, **more)
 
 
-def said(kind: str, role: str, text: str) -> Block:
+def text_block(kind: str, role: str, text: str) -> Block:
     """A block of text."""
     return Block(kind, role, text[:100], {"type": "text", "text": text})  # type: ignore[arg-type]
 
 
-def call(name: str, tool: str = "Bash", **given: JSON) -> Block:
+def call(name: str, tool: str = "Bash", **arguments: JSON) -> Block:
     """A block that calls a tool."""
-    return Block("tool_call", "assistant", "", given, tool, name)
+    return Block("tool_call", "assistant", "", arguments, tool, name)
 
 
 def page(
@@ -78,8 +80,10 @@ def page(
     own: bool = False,
 ) -> list[str]:
     """The lines of its page."""
-    whole = SessionGraph("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
-    loaded = LoadedSession(Source("codex", whole.native, ()), whole, list(skipped), list(notices))
+    session = SessionGraph("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
+    loaded = LoadedSession(
+        Source("codex", session.native, ()), session, list(skipped), list(notices)
+    )
     return Page(opened_session(loaded), room, opened=opened, own=own).lines()
 
 
@@ -143,9 +147,9 @@ def test_call_and_its_result_are_one_row(
 
 def test_exit_code_and_time_stand_at_the_right() -> None:
     """Told by another record, or by the clock."""
-    told = (CallStatus("c", failed=True, exit_code=2, took_ms=3100),)
+    statuses = (CallStatus("c", failed=True, exit_code=2, took_ms=3100),)
     facts = Facts().prompt("a", "go").reply("b", call("c", command="make")).result("d", "c", "no")
-    facts.add("e", Block("lifecycle", "system", "told"), flags=Is.INTERNAL, told=told)
+    facts.add("e", Block("lifecycle", "system", "told"), flags=Is.INTERNAL, told=statuses)
     row = next(line for line in page(facts) if line.startswith("✗"))
 
     assert 80 == len(row)
@@ -175,7 +179,7 @@ def test_paths_below_the_working_folder_are_short() -> None:
 def test_injected_text_takes_one_line() -> None:
     """It went to the model, but nobody said it."""
     text = "<system-reminder>\n" + "Do not forget. " * 100
-    facts = Facts().add("a", said("lifecycle", "user", text)).prompt("b", "go")
+    facts = Facts().add("a", text_block("lifecycle", "user", text)).prompt("b", "go")
     lines = page(facts)
     row = next(line for line in lines if line.startswith("·"))
 
@@ -201,7 +205,7 @@ def test_errors_thoughts_and_interruptions_have_their_marks() -> None:
         .add("b", Block("error", "system", "529 overloaded", "529 overloaded"))
     )
     facts.reply("c", Block("thinking", "assistant", "Look first."), Block("thinking", "assistant"))
-    facts.add("d", said("lifecycle", "user", "[stopped]"), flags=Is.INTERRUPTS)
+    facts.add("d", text_block("lifecycle", "user", "[stopped]"), flags=Is.INTERRUPTS)
 
     assert [
         "▲    529 overloaded",
@@ -268,7 +272,7 @@ def test_branch_that_parts_from_nothing_is_shown_first() -> None:
 def test_branch_of_book_keeping_is_moved_to_what_is_shown() -> None:
     """It parts from an event that is not on the line, but below one that is."""
     facts = Facts().prompt("a", "one", parent=None)
-    facts.add("s", said("assistant_msg", "assistant", "side"), parent="a", channel="agent")
+    facts.add("s", text_block("assistant_msg", "assistant", "side"), parent="a", channel="agent")
     facts.prompt("c", "lost", parent="s").prompt("d", "kept", parent="a")
     lines = page(facts)
 
@@ -281,9 +285,11 @@ def test_branch_of_book_keeping_is_moved_to_what_is_shown() -> None:
 def compacted() -> Facts:
     """A session that was compacted after its first turn."""
     facts = Facts().prompt("a", "one").reply("b", "yes", tokens=10)
-    kept = said("user_msg", "user", "one")
-    reminder = said("lifecycle", "user", "<reminder>")
-    facts.add("s", kept, said("lifecycle", "user", "The story so far."), reminder, flags=Is.SUMMARY)
+    block = text_block("user_msg", "user", "one")
+    reminder = text_block("lifecycle", "user", "<reminder>")
+    facts.add(
+        "s", block, text_block("lifecycle", "user", "The story so far."), reminder, flags=Is.SUMMARY
+    )
     return facts.prompt("c", "two").reply("d", "done")
 
 
@@ -314,7 +320,7 @@ def test_subagent_stands_below_its_call(how: str) -> None:
     about: JSON = {"x": "t", "x:type": "explorer"} if how == "about" else {"x:type": "explorer"}
     edges = (Edge("subagent", "x", "its result", call="t", child=True),) if how == "edge" else ()
     facts = Facts().prompt("a", "go", about=about, edges=edges).reply("b", block)
-    facts.add("x1", said("assistant_msg", "assistant", "two"), parent=None, channel="x")
+    facts.add("x1", text_block("assistant_msg", "assistant", "two"), parent=None, channel="x")
     facts.result("r", "t", "<used>Bash</used>\ntwo files", parent="b").reply("c", "done")
     closed, opened = page(facts), page(facts, opened=True)
     at = closed.index("├─▸  explorer, 1 event")
@@ -405,11 +411,11 @@ def test_no_text_of_a_log_is_obeyed_and_no_row_is_too_wide(room: int, opened: bo
     edges = (Edge("fork", long, long), Edge("subagent", long, long, call="t2", child=True))
     facts = Facts().prompt("a", long, about=about, edges=edges, ts=long)
     facts.reply("b", call("t", long, x=long), call("t2", "Task", prompt=long), long, model=long)
-    facts.add("s", said("assistant_msg", "assistant", long), parent=None, channel=long)
-    facts.result("r", "t", long, True).add("e", said("error", "system", long))
-    facts.add("i", said("lifecycle", "user", long), flags=Is.INTERRUPTS)
-    facts.add("j", said("lifecycle", "user", long), said("thinking", "assistant", long))
-    facts.add("k", said("decision", "assistant", long)).prompt("z", long, origin=long)
+    facts.add("s", text_block("assistant_msg", "assistant", long), parent=None, channel=long)
+    facts.result("r", "t", long, True).add("e", text_block("error", "system", long))
+    facts.add("i", text_block("lifecycle", "user", long), flags=Is.INTERRUPTS)
+    facts.add("j", text_block("lifecycle", "user", long), text_block("thinking", "assistant", long))
+    facts.add("k", text_block("decision", "assistant", long)).prompt("z", long, origin=long)
     lines = page(facts, room=room, opened=opened, skipped=[Skipped(0, 0, 0, long, 0, long)])
 
     assert [] == [line for line in lines if _columns(line) > room]

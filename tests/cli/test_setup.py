@@ -25,18 +25,18 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def finding(desk: Desk, topic: str) -> dict[str, Any]:
     """What the doctor says of one topic."""
-    found = desk.run("doctor", "--json").json["findings"]
-    return next((one for one in found if one["topic"] == topic), {})
+    findings = desk.run("doctor", "--json").json["findings"]
+    return next((entry for entry in findings if entry["topic"] == topic), {})
 
 
 def test_doctor_says_that_nothing_runs_the_daily_sweep(desk: Desk) -> None:
     """A cadence alone starts nothing; the fix is named, and all is not simply well."""
     desk.write_claude(alerts())
     desk.sweep()
-    told = finding(desk, "cadence")
+    cadence = finding(desk, "cadence")
 
-    assert ("note", "thence schedule install") == (told["level"], told["fix"])
-    assert "no timer is installed" in told["words"]
+    assert ("note", "thence schedule install") == (cadence["level"], cadence["fix"])
+    assert "no timer is installed" in cadence["words"]
     assert "no problems, but nothing imports new sessions automatically" in desk.run("doctor").out
 
 
@@ -93,7 +93,7 @@ def test_a_sweep_finds_the_journals_of_known_projects(desk: Desk, project: Path)
     known(desk, project)
     desk.sweep()
     desk.sweep()
-    titles = {one["title"] for one in desk.run("ls", "--json").json}
+    titles = {row["title"] for row in desk.run("ls", "--json").json}
 
     assert "Kept with the project" in titles
 
@@ -114,10 +114,10 @@ def test_doctor_names_journals_that_nobody_sweeps(
 ) -> None:
     """The one in the folder one stands in, as long as no sweep has read it."""
     monkeypatch.chdir(project)
-    told = finding(desk, "journals")
+    journals = finding(desk, "journals")
 
-    assert "1 session recorded in" in told["words"]
-    assert told["fix"].startswith("thence sweep --root thence=")
+    assert "1 session recorded in" in journals["words"]
+    assert journals["fix"].startswith("thence sweep --root thence=")
 
     desk.run("sweep", "--root", f"thence={project}")
 
@@ -130,7 +130,7 @@ def test_doctor_tells_of_logs_in_a_layout_that_is_not_read(desk: Desk) -> None:
     log = next(desk.claude.rglob(f"{ALERTS}.jsonl"))
     (log.parent / "sessions").mkdir()
     log.rename(log.parent / "sessions" / log.name)
-    told = finding(desk, "layout")
+    layout_finding = finding(desk, "layout")
 
-    assert "1 log in projects/*/sessions" in told["words"]
-    assert 1 == len(told["logs"])
+    assert "1 log in projects/*/sessions" in layout_finding["words"]
+    assert 1 == len(layout_finding["logs"])

@@ -63,8 +63,10 @@ def files(desk: Desk) -> dict[str, bytes]:
 
 def setup_findings(desk: Desk) -> list[tuple[str, str]]:
     """Return what doctor says of the setup: level and words."""
-    found = desk.run("doctor", "--json").json["findings"]
-    return [(one["level"], one["words"]) for one in found if one["topic"] == "setup"]
+    findings = desk.run("doctor", "--json").json["findings"]
+    return [
+        (finding["level"], finding["words"]) for finding in findings if finding["topic"] == "setup"
+    ]
 
 
 def test_a_dry_run_shows_every_change_and_writes_nothing(desk: Desk) -> None:

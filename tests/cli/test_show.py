@@ -102,9 +102,9 @@ def session(tmp_path: Path) -> Path:
 def text(draft: Draft, room: int) -> list[str]:
     """The page of a draft, without a file."""
     facts = [fact_of(event, line=line) for line, event in enumerate(draft.events, 1)]
-    whole = SessionGraph(f"thence:{draft.session}", facts)
+    graph = SessionGraph(f"thence:{draft.session}", facts)
     return Page(
-        opened_session(LoadedSession(Source("thence", draft.session, ()), whole, [], [])), room
+        opened_session(LoadedSession(Source("thence", draft.session, ()), graph, [], [])), room
     ).lines()
 
 
@@ -210,10 +210,10 @@ def test_branches_are_opened_when_asked_for() -> None:
 
 def named_branch() -> str:
     """The event that the page names its discarded branch by."""
-    found = re.search(r"--branch (e\w+)", shown("show", "--sample", COLUMNS="80"))
+    match = re.search(r"--branch (e\w+)", shown("show", "--sample", COLUMNS="80"))
 
-    assert found is not None
-    return found[1]
+    assert match is not None
+    return match[1]
 
 
 def test_one_branch_is_shown_when_its_event_is_named() -> None:
@@ -338,26 +338,26 @@ def test_orphans_are_treated_as_asked(orphans: str, length: int) -> None:
 @pytest.mark.parametrize("form", [["--as", "events", "--json"], ["--as", "events"], ["--json"]])
 def test_events_are_given_with_their_states(form: list[str]) -> None:
     """Every event, numbered, what became of it, what follows from it, and what was found."""
-    told = json.loads(shown("show", "--sample", *form))
-    events = told["events"]
+    answer = json.loads(shown("show", "--sample", *form))
+    events = answer["events"]
     own = [event for event in events if "derived_from" not in event]
     derived = [event for event in events if "derived_from" in event]
 
-    assert SAMPLE_SESSION == told["session_id"] == told["session"]["native_session_id"]
+    assert SAMPLE_SESSION == answer["session_id"] == answer["session"]["native_session_id"]
     numbers = [event["seq"] for event in events]
     assert sorted(set(numbers)) == numbers
     bases = {event["event_id"]: event["seq"] for event in own}
     assert {True} == {0 < e["seq"] - bases[e["derived_from"]] < SEQ_STEP for e in derived}
-    assert {"live": 24, "orphaned": 1, "dead": 5, "internal": 4} == told["counts"]
-    assert told["counts"] == dict(Counter(event["state"] for event in own))
+    assert {"live": 24, "orphaned": 1, "dead": 5, "internal": 4} == answer["counts"]
+    assert answer["counts"] == dict(Counter(event["state"] for event in own))
     assert {"test_run", "edit", "error", "retry"} <= {event["kind"] for event in derived}
     assert {event["derived_from"] for event in derived} <= {event["event_id"] for event in own}
     assert {"state": "running", "torn": True, "open_calls": ["toolu_lost"], "since": 28} == (
-        told["turn"]
+        answer["turn"]
     )
-    assert 2560 == sum(told["spent"]["dead"].values())
-    assert [] == told["pending"]
-    assert [("torn", 30)] == [(skip["why"], skip["line"]) for skip in told["skipped"]]
+    assert 2560 == sum(answer["spent"]["dead"].values())
+    assert [] == answer["pending"]
+    assert [("torn", 30)] == [(skip["why"], skip["line"]) for skip in answer["skipped"]]
 
 
 def test_numbers_and_texts_of_any_kind_are_printed(tmp_path: Path) -> None:
@@ -476,9 +476,9 @@ def test_reader_that_goes_away_is_no_error(session: Path, command: str) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        said = process.stderr.read()
+        errors = process.stderr.read()
 
-    assert (b"", 0) == (said, process.returncode)
+    assert (b"", 0) == (errors, process.returncode)
 
 
 # -- help -------------------------------------------------------------------------------------
@@ -520,10 +520,10 @@ def test_help_of_all_lists_every_command() -> None:
 )
 def test_a_mistyped_command_names_the_nearest_one(typed: str, hint: str) -> None:
     """And exits with 2, as wrong usage does."""
-    error, told, *_ = refused(thence(typed, "x"), 2).split("\n")
+    error, hint_line, *_ = refused(thence(typed, "x"), 2).split("\n")
 
     assert f"error: unknown command '{typed}'" == error
-    assert f"hint:  {hint}" == told
+    assert f"hint:  {hint}" == hint_line
 
 
 def test_names_that_people_try_first_work() -> None:
@@ -595,18 +595,18 @@ def test_nothing_in_a_log_reaches_the_terminal_as_a_command(
     assert [] == HARMFUL.findall(printed)
 
 
-def said(told: Any) -> list[Any]:
+def prompts_in(answer: Any) -> list[Any]:
     """The events of a session that somebody said."""
-    return [event for event in told["events"] if event["kind"] == "user_msg"]
+    return [event for event in answer["events"] if event["kind"] == "user_msg"]
 
 
 def test_json_loses_nothing_of_a_hostile_log(tmp_path: Path) -> None:
     """Escaped on the way out, the same again when it is read."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(evil().bytes())
-    told = json.loads(shown("show", path, "--as", "events"))
+    answer = json.loads(shown("show", path, "--as", "events"))
 
-    assert EVIL in [event.get("payload", {}).get("text") for event in said(told)]
+    assert EVIL in [event.get("payload", {}).get("text") for event in prompts_in(answer)]
 
 
 def test_log_cannot_forge_lines() -> None:
@@ -642,7 +642,7 @@ def on_a_terminal(**env: str) -> str:
         env=BARE | {"TERM": "xterm", "COLUMNS": "80"} | env,
     ) as process:
         os.close(theirs)
-        said = b""
+        output = b""
         while True:
             try:
                 part = os.read(ours, 65536)
@@ -650,21 +650,21 @@ def on_a_terminal(**env: str) -> str:
                 part = b""
             if not part:
                 break
-            said += part
+            output += part
     os.close(ours)
 
     assert 0 == process.returncode
-    return said.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": ""}], ids=["unset", "empty"])
 def test_terminal_gets_colour(env: dict[str, str]) -> None:
     """The same text, coloured."""
-    said = on_a_terminal(**env)
+    output = on_a_terminal(**env)
 
-    assert "\x1b[" in said
-    assert shown("show", "--sample", COLUMNS="80") == re.sub(r"\x1b\[\d*m", "", said)
+    assert "\x1b[" in output
+    assert shown("show", "--sample", COLUMNS="80") == re.sub(r"\x1b\[\d*m", "", output)
 
 
 @pytest.mark.slow
@@ -703,10 +703,10 @@ DRAFTS = st.lists(st.tuples(st.sampled_from(["prompt", "reply", "call", "odd"]),
 
 
 @given(DRAFTS, st.integers(40, 130))
-def test_every_session_fits_and_is_harmless(said: list[tuple[str, str]], room: int) -> None:
+def test_every_session_fits_and_is_harmless(steps: list[tuple[str, str]], room: int) -> None:
     """Whatever was said in it, in whatever script."""
     draft = Draft()
-    for at, (verb, word) in enumerate(said):
+    for at, (verb, word) in enumerate(steps):
         if verb == "prompt":
             draft.prompt(word)
         elif verb == "reply":

@@ -45,7 +45,7 @@ def show_all(root: Path) -> int:
     known = adapters()
     shown = 0
     logs = sorted(path for path in root.rglob("*") if path.suffix in LOGS)
-    for path in logs[:: by_pace(everyday=8, whole=8, prove=1)]:
+    for path in logs[:: by_pace(everyday=8, full=8, prove=1)]:
         inspect_file(path)
         try:
             loaded = load(path, known)
@@ -71,4 +71,4 @@ def test_sources_are_the_same_after_everything(shared: Path, part: str) -> None:
     shown = show_all(root)
 
     assert before == states(root)
-    assert by_pace(everyday=2, whole=2, prove=20) < shown
+    assert by_pace(everyday=2, full=2, prove=20) < shown

@@ -34,9 +34,9 @@ QUESTIONS = re.findall(r"```sql\n(.*?)```", PART, re.DOTALL)
 def _answers(questions: list[str]) -> list[list[tuple[Any, ...]]]:
     """Ask one after the other, of views that are opened once."""
     engine, folder = load_duckdb(), FolderTarget(wiring.analytics())
-    found = read_manifest(folder.get(MANIFEST))
-    assert found is not None
-    with views._open_engine(engine, folder, found) as db:
+    manifest = read_manifest(folder.get(MANIFEST))
+    assert manifest is not None
+    with views._open_engine(engine, folder, manifest) as db:
         return [views._run_query(engine, db, question, None).rows for question in questions]
 
 
@@ -60,14 +60,14 @@ def test_samples_are_answered(looked_at: Homes, run: Run, _asks: str, question: 
 def test_the_page_tells_every_table_and_column() -> None:
     """The schema in the docs is that of the code, word for word."""
     for name, table in TABLES.items():
-        told = [f"### {name}", "", f"{table.about} `day`: {table.day}.", ""]
-        told += ["| column | type | says |", "| --- | --- | --- |"]
-        told += [
+        lines = [f"### {name}", "", f"{table.about} `day`: {table.day}.", ""]
+        lines += ["| column | type | says |", "| --- | --- | --- |"]
+        lines += [
             f"| `{c.name}` | `{c.type}` | {c.about}{' *' if c.is_spoken else ''} |"
             for c in table.columns
         ]
 
-        assert "\n".join(told) in PAGE
+        assert "\n".join(lines) in PAGE
     assert f"This is version {SCHEMA_VERSION};" in PAGE
 
 
@@ -100,22 +100,27 @@ def test_an_answer_is_a_table_csv_or_json(looked_at: Homes, run: Run) -> None:
 
     assert ["kind", "n", "usd", "ts", "tools"] == table[0].split()
     assert [row["kind"] for row in rows] == [line.split()[0] for line in table[1:]]
-    assert [int(row["n"]) for row in rows] == [one["n"] for one in objects]
-    assert [row["usd"] == "" for row in rows] == [one["usd"] is None for one in objects]
-    assert all(one["ts"].endswith("Z") and isinstance(one["tools"], list) for one in objects)
+    assert [int(row["n"]) for row in rows] == [row_object["n"] for row_object in objects]
+    assert [row["usd"] == "" for row in rows] == [
+        row_object["usd"] is None for row_object in objects
+    ]
+    assert all(
+        row_object["ts"].endswith("Z") and isinstance(row_object["tools"], list)
+        for row_object in objects
+    )
 
 
 @pytest.mark.slow
 def test_a_long_answer_is_cut_and_says_so(looked_at: Homes, run: Run) -> None:
     """On stderr, so that a pipe gets rows alone; 0 gives all."""
     short = run("sql", "SELECT * FROM range(9)", "--limit", "4", "--csv")
-    whole = run("sql", "SELECT * FROM range(900)", "--limit", "0", "--csv")
+    complete = run("sql", "SELECT * FROM range(900)", "--limit", "0", "--csv")
     usual = run("sql", "SELECT * FROM range(900)", "--json")
 
     assert 1 + 4 == len(short.stdout.splitlines())
     assert "the first 4 rows; --limit 0 gives all" in short.stderr
-    assert 1 + 900 == len(whole.stdout.splitlines())
-    assert "--limit" not in whole.stderr
+    assert 1 + 900 == len(complete.stdout.splitlines())
+    assert "--limit" not in complete.stderr
     assert 100 == len(json.loads(usual.stdout))
 
 
@@ -124,21 +129,21 @@ def test_content_cannot_reach_the_terminal(looked_at: Homes, run: Run) -> None:
     """Escapes, line ends and marks that turn text around are shown, not sent."""
     question = "SELECT 'a' || chr(27) || '[31m' || chr(10) || chr(8238) || 'b' AS \"x\ty\""
     for form in ((), ("--csv",), ("--json",)):
-        said = run("sql", question, *form).stdout
+        output = run("sql", question, *form).stdout
 
-        assert not re.search("[\x1b\u202e]", said)
-        assert "31m" in said
+        assert not re.search("[\x1b\u202e]", output)
+        assert "31m" in output
 
 
 def test_without_a_question_tables_and_samples_are_told(looked_at: Homes, run: Run) -> None:
     """Every column, in words and as JSON, without a store."""
-    said = " ".join(run("sql").stdout.split())
-    told = json.loads(run("sql", "--json").stdout)
+    output = " ".join(run("sql").stdout.split())
+    answer = json.loads(run("sql", "--json").stdout)
 
-    assert set(TABLES) == {one["table"] for one in told["tables"]}
+    assert set(TABLES) == {entry["table"] for entry in answer["tables"]}
     for name, table in TABLES.items():
-        assert all(f"{column.name} " in said for column in table.columns), name
-    assert 'thence sql "SELECT' in said
+        assert all(f"{column.name} " in output for column in table.columns), name
+    assert 'thence sql "SELECT' in output
 
 
 def test_a_question_comes_from_stdin_too(looked_at: Homes) -> None:
@@ -155,10 +160,10 @@ def test_a_plan_is_shown_as_it_is_drawn(looked_at: Homes, run: Run) -> None:
 
 def test_a_wrong_question_is_a_usage_error(looked_at: Homes, run: Run) -> None:
     """With the columns as the hint."""
-    with pytest.raises(BadSql) as told:
+    with pytest.raises(BadSql) as caught:
         run("sql", "SELECT nope FROM usage")
 
-    assert "usage: day, session_uid, " in (told.value.hint or "")
+    assert "usage: day, session_uid, " in (caught.value.hint or "")
 
 
 @pytest.mark.slow
@@ -225,8 +230,8 @@ def test_what_is_evicted_is_out_of_the_files_at_once(machine: Homes, run: Run) -
     counted = "SELECT count(*) FROM events WHERE session_uid <> 'claude:NAME'".replace("NAME", name)
     others = run("sql", counted, "--csv").stdout
     run("evict", name, "--yes")
-    held = f"SELECT count(*) FROM events WHERE session_uid = 'claude:{name}'"
-    at_once = ask(wiring.analytics(), held).rows
+    question = f"SELECT count(*) FROM events WHERE session_uid = 'claude:{name}'"
+    at_once = ask(wiring.analytics(), question).rows
     later = run("sql", counted, "--csv").stdout
     stays = run("sql", f"SELECT cost_usd > 0 FROM sessions WHERE session_uid = 'claude:{name}'")
 
@@ -238,10 +243,10 @@ def test_what_is_evicted_is_out_of_the_files_at_once(machine: Homes, run: Run) -
 @pytest.mark.slow
 def test_no_secret_of_the_made_up_machine_is_exported(looked_at: Homes, run: Run) -> None:
     """The one that a session printed is in no table."""
-    told = "".join(run("sql", f"FROM {name}", "--json", "--limit", "0").stdout for name in TABLES)
+    output = "".join(run("sql", f"FROM {name}", "--json", "--limit", "0").stdout for name in TABLES)
 
-    assert fake_token() not in told
-    assert made_id("gauge-import") in told
+    assert fake_token() not in output
+    assert made_id("gauge-import") in output
 
 
 def _forever(env: dict[str, str], folder: Path, number: int) -> subprocess.Popen[bytes]:

@@ -38,13 +38,13 @@ def test_commands_say_the_same_on_both_stores(
     desk.write_claude(alerts(), ago=timedelta(hours=4))  # not in the same millisecond
     desk.write_codex()
     desk.sweep()
-    file = [told(desk, *asked) for asked in ASKED]
+    file = [output_of(desk, *asked) for asked in ASKED]
     address = postgres.url(tenant=f"cli {tmp_path}", machine="here")
     monkeypatch.setenv("THENCE_STORE", address)
     config = desk.home / "config.toml"
     config.write_text(f"session_memory.objects = 'file://{tmp_path}/objects'\n", encoding="utf-8")
     desk.sweep()
-    database = [told(desk, *asked) for asked in ASKED]
+    database = [output_of(desk, *asked) for asked in ASKED]
     backup = desk.run("backup", str(tmp_path / "saved"))
 
     assert dict(zip(ASKED, file, strict=True)) == dict(zip(ASKED, database, strict=True))
@@ -54,7 +54,7 @@ def test_commands_say_the_same_on_both_stores(
     assert "not postgresql:\n" in backup.err
 
 
-def told(desk: Desk, *asked: str) -> tuple[int, str, str]:
+def output_of(desk: Desk, *asked: str) -> tuple[int, str, str]:
     """What a command says, but for the times of the sweep and sizes and names of payloads."""
     ran = desk.run(*asked)
     out = re.sub(r'"(discovered_at|ingested_at|analyzed_at|at)": ?("[^"]*"|\d+)', r"\1", ran.out)
@@ -99,7 +99,7 @@ def test_store_is_copied_and_compared(
     back = desk.run("copy", team, f"{tmp_path}/back/s.db", "--json")
     again = desk.run("copy", home, team, "--json")
     same = desk.run("copy", home, home)
-    before = told(desk, "ls", "--json")
+    before = output_of(desk, "ls", "--json")
     monkeypatch.setenv("THENCE_STORE", f"sqlite:{tmp_path}/back/s.db")
 
     assert (0, "") == (there.code, there.err), there
@@ -107,7 +107,7 @@ def test_store_is_copied_and_compared(
     assert (2, 2, []) == tuple(back.json[name] for name in ("sessions", "copied", "different"))
     assert (2, 0, 2) == tuple(again.json[name] for name in ("sessions", "copied", "unchanged"))
     assert 2 == same.code
-    assert before == told(desk, "ls", "--json")
+    assert before == output_of(desk, "ls", "--json")
 
 
 def test_forgetting_in_one_tenant_leaves_the_payloads_of_another(
@@ -139,4 +139,8 @@ def test_forgetting_in_one_tenant_leaves_the_payloads_of_another(
     assert (4, 3) == (len(before), len(left))
     assert (0, "") == (shown.code, shown.err)
     assert "lighthouse keeper" in shown.out
-    assert [] == [one for one in looked.json["findings"] if one["topic"] == "packs" and one["fix"]]
+    assert [] == [
+        finding
+        for finding in looked.json["findings"]
+        if finding["topic"] == "packs" and finding["fix"]
+    ]

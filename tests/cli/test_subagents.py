@@ -40,8 +40,8 @@ def parent(side: Script) -> Script:
     log.user("Ask somebody.")
     log.call("task", "Task", prompt="Look for the quillfern.", description="look")
     for record in side.records:
-        kept = ("type", "message", "uuid", "timestamp", "requestId")
-        message = {name: record[name] for name in kept if name in record}
+        names = ("type", "message", "uuid", "timestamp", "requestId")
+        message = {name: record[name] for name in names if name in record}
         data = {"type": "agent_progress", "agentId": AGENT, "message": message, "prompt": "Look."}
         log.add("progress", data=data, parentToolUseID="task", toolUseID="agent_msg")
     log.result("task", "It is in the copperweir.")
@@ -56,8 +56,8 @@ def write_log(desk: Desk, side: Script) -> None:
     (folder / f"agent-{AGENT}.jsonl").write_bytes(side.data)
 
 
-def told(desk: Desk) -> dict[str, Any]:
-    """Give what the commands say of the subagent: its cost, its events, where words are found."""
+def report_of(desk: Desk) -> dict[str, Any]:
+    """Return what the commands say of the subagent: its cost, its events, where words are found."""
     desk.sweep()
     cost = desk.run("cost", "--json").json["total"]
     tree = desk.run("tree", A, "--json").json
@@ -66,7 +66,7 @@ def told(desk: Desk) -> dict[str, Any]:
         "responses": cost["responses"],
         "subagents_usd": round(cost["subagents_usd"], 6),
         "tokens": cost["tokens"],
-        "subagents": [(one["channel"], one["events"]) for one in tree["subagents"]],
+        "subagents": [(subagent["channel"], subagent["events"]) for subagent in tree["subagents"]],
         "found": [word for word in words if desk.run("search", word, "--json").json["hits"]],
     }
 
@@ -75,11 +75,11 @@ def test_a_subagent_of_which_only_the_parent_tells_is_there_whole(desk: Desk) ->
     """Its messages, calls and bills are the same as with its own log: shown, found, paid once."""
     side = helper()
     folder = desk.write_claude(parent(side))
-    alone = told(desk)
+    alone = report_of(desk)
     shown = desk.run("show", A, "--branch", "all").out
     from_file = desk.run("show", str(folder / f"{A}.jsonl"), "--branch", "all").out
     write_log(desk, side)
-    with_log = told(desk)
+    with_log = report_of(desk)
 
     assert 3 == alone["responses"]
     assert 0 < alone["subagents_usd"]
@@ -104,7 +104,7 @@ def test_a_log_that_grows_tells_the_same(desk: Desk, log_after: int) -> None:
         if number == log_after:
             write_log(desk, side)
         desk.sweep()
-    seen = told(desk)
+    seen = report_of(desk)
 
     assert (3, [(f"agent:{AGENT}", 5)]) == (seen["responses"], seen["subagents"])
     assert ["marshlamp", "copperweir", "brackenloft"] == seen["found"]

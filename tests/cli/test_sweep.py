@@ -93,25 +93,25 @@ def test_of_several_folders_those_without_sessions_are_told(desk: Desk, dry: lis
     """Those that were asked for; the usual ones are often empty."""
     place = desk.user / "empty"
     place.mkdir()
-    told = f"  codex: no {LOOKS_FOR['codex']} below ~/empty"
+    line = f"  codex: no {LOOKS_FOR['codex']} below ~/empty"
     full = ("--root", f"claude={desk.user}/.claude")
 
-    assert told in desk.run("sweep", *dry, *full, "--root", f"codex={place}").lines
-    assert told not in desk.run("sweep", *dry).lines
+    assert line in desk.run("sweep", *dry, *full, "--root", f"codex={place}").lines
+    assert line not in desk.run("sweep", *dry).lines
 
 
 def test_our_own_adapters_are_those_of_the_packages_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which are asked only where another package brings one."""
-    own = {name: type(one) for name, one in wiring.adapters().items()}
+    own = {name: type(adapter) for name, adapter in wiring.adapters().items()}
     place = tmp_path / "theirs-1.0.dist-info"
     place.mkdir()
     (place / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     points = "[thence.agents]\nsilent = tests.cli.test_sweep:Silent\n"
     (place / "entry_points.txt").write_text(points)
 
-    assert own == {name: type(one) for name, one in installed().items()}
+    assert own == {name: type(adapter) for name, adapter in installed().items()}
     monkeypatch.syspath_prepend(tmp_path)
     profiles._others.cache_clear()
     there = list(wiring.adapters())
@@ -129,19 +129,19 @@ class Silent(Native):
 
 def test_an_adapter_need_not_say_what_it_looks_for(tmp_path: Path) -> None:
     """Other people's do not: their roots are told all the same."""
-    told = list(sweep.describe_empty({"x": Silent()}, {"x": [tmp_path]}))
+    lines = list(sweep.describe_empty({"x": Silent()}, {"x": [tmp_path]}))
 
-    assert f"  x: no session below {tmp_path}" == told[1]
+    assert f"  x: no session below {tmp_path}" == lines[1]
     assert "on this machine" in next(sweep.describe_empty({}, {}))
 
 
 def test_object_has_the_names_of_the_contract(desk: Desk) -> None:
     """One object on stdout, whatever happened."""
-    told = desk.run("sweep", "--json").json
+    answer = desk.run("sweep", "--json").json
     names = "sources read unchanged sessions_new sessions_changed events skipped redactions"
 
-    assert {*names.split(), "evicted", "seconds"} <= set(told)
-    assert (2, 2, 0) == (told["sources"], told["sessions_new"], told["unchanged"])
+    assert {*names.split(), "evicted", "seconds"} <= set(answer)
+    assert (2, 2, 0) == (answer["sources"], answer["sessions_new"], answer["unchanged"])
 
 
 def test_progress_lines_go_to_stderr(desk: Desk) -> None:
@@ -166,12 +166,12 @@ def test_bar_is_shown_on_a_terminal_only_and_leaves_nothing(desk: Desk) -> None:
 def test_dry_run_writes_nothing(desk: Desk) -> None:
     """It counts what is new, and makes no home."""
     ran = desk.run("sweep", "--dry-run")
-    told = desk.run("sweep", "-n", "--json").json
+    answer = desk.run("sweep", "-n", "--json").json
 
     assert ran.lines[0].startswith("thence sweep would read 2 sessions, ")
     assert "nothing was written" == ran.lines[-1]
     assert {"claude": 1, "codex": 1} == {
-        one["agent"]: one["sessions_new"] for one in told["agents"]
+        agent["agent"]: agent["sessions_new"] for agent in answer["agents"]
     }
     assert not desk.home.exists()
     desk.sweep()
@@ -187,9 +187,9 @@ def test_one_agent_or_one_folder_can_be_swept_alone(desk: Desk, tmp_path: Path) 
     (elsewhere / "projects" / "p").mkdir(parents=True)
     (elsewhere / "projects" / "p" / f"{ALERTS}.jsonl").write_bytes(alerts().data)
 
-    told = desk.run("sweep", "--root", f"claude={elsewhere}", "--json").json
+    answer = desk.run("sweep", "--root", f"claude={elsewhere}", "--json").json
 
-    assert (1, 1) == (told["sources"], told["sessions_new"])
+    assert (1, 1) == (answer["sources"], answer["sessions_new"])
     assert 2 == desk.run("sweep", "--root", "nobody=/").code
     assert 1 == desk.run("sweep", "--root", f"claude={tmp_path}/none").code
     assert 2 == desk.run("sweep", "--agent", "nobody").code
@@ -215,7 +215,7 @@ def test_skipped_lines_are_named_and_change_the_exit_code_if_asked(desk: Desk) -
 def test_secrets_are_counted_by_kind(desk: Desk) -> None:
     """What was taken out is told, and is not in the store."""
     secret = "ghp_" + "x1Y2z3W4v5U6t7S8r9Q0p1O2n3M4l5K6j7H8"
-    desk.write_claude(alerts(said=f"use {secret} to push"))
+    desk.write_claude(alerts(prompt=f"use {secret} to push"))
 
     ran = desk.run("sweep")
 
@@ -232,8 +232,8 @@ def test_home_is_the_owners_alone(desk: Desk) -> None:
     desk.sweep()
     made = [desk.home, *desk.home.rglob("*")]
 
-    assert {0o700} == {stat.S_IMODE(one.stat().st_mode) for one in made if one.is_dir()}
-    assert {0o600} == {stat.S_IMODE(one.stat().st_mode) for one in made if one.is_file()}
+    assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()}
+    assert {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_file()}
 
 
 def test_nothing_is_written_when_that_is_switched_off(
@@ -255,7 +255,7 @@ def test_excluded_projects_are_not_kept(desk: Desk) -> None:
     (desk.home / "config.toml").write_text(settings, encoding="utf-8")
     desk.sweep()
 
-    assert [] == [one for one in desk.run("ls", "--json").json if "tidepool" in one["cwd"]]
+    assert [] == [row for row in desk.run("ls", "--json").json if "tidepool" in row["cwd"]]
 
 
 OTHERS = """
@@ -300,8 +300,8 @@ def _more(desk: Desk, settings: str) -> dict[str, Any]:
     desk.home.mkdir(exist_ok=True)
     (desk.home / "config.toml").write_text(settings, encoding="utf-8")
     desk.sweep()
-    told: dict[str, Any] = desk.run("digest", WINDOWS, "--json").json
-    return told
+    digest: dict[str, Any] = desk.run("digest", WINDOWS, "--json").json
+    return digest
 
 
 @pytest.mark.usefixtures("others")
@@ -319,10 +319,10 @@ def test_installed_digesters_are_asked(desk: Desk) -> None:
 @pytest.mark.parametrize("named", ["prompts", "theirs:Prompts"])
 def test_settings_choose_the_digesters(desk: Desk, named: str) -> None:
     """By the name their package gives them, or by where they are; ours is always asked."""
-    told = _more(desk, f"session_memory.digesters = ['{named}']")
+    digest = _more(desk, f"session_memory.digesters = ['{named}']")
 
-    assert {"prompts"} == set(told["more"])
-    assert told["outcome"]
+    assert {"prompts"} == set(digest["more"])
+    assert digest["outcome"]
 
 
 def test_a_digester_that_is_not_there_is_named(desk: Desk) -> None:
@@ -369,8 +369,8 @@ def test_interrupted_sweep_keeps_what_it_read(desk: Desk, monkeypatch: pytest.Mo
 
     run = Sweep.run
 
-    def stopped(self: Sweep, roots: object, limit: float | None = None) -> SweepReport:
-        run(self, roots, limit)  # type: ignore[arg-type]
+    def stopped(self: Sweep, *values: Any, **options: Any) -> SweepReport:
+        run(self, *values, **options)
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not stopped")
 
@@ -420,10 +420,10 @@ def test_nudges_are_drained_and_lead_to_folders_nobody_named(desk: Desk, tmp_pat
     nudge(desk, "c.json.17.tmp", agent="claude")
     (desk.home / "queue" / "broken.json").write_text("{", encoding="utf-8")
 
-    told = desk.run("sweep", "--json").json
+    answer = desk.run("sweep", "--json").json
 
-    assert 3 == told["sessions_new"]
-    assert ["c.json.17.tmp"] == [one.name for one in (desk.home / "queue").iterdir()]
+    assert 3 == answer["sessions_new"]
+    assert ["c.json.17.tmp"] == [file.name for file in (desk.home / "queue").iterdir()]
 
 
 def test_nudges_of_other_agents_wait(desk: Desk) -> None:
@@ -433,9 +433,9 @@ def test_nudges_of_other_agents_wait(desk: Desk) -> None:
 
     taken = nudges.take(desk.home, only=["codex"])
 
-    assert ["y"] == [one.session for one in taken.nudges]
-    assert {"a.json", ".taken-b.json"} == {one.name for one in (desk.home / "queue").iterdir()}
-    assert {"x", "y"} == {one.session for one in nudges.take(desk.home).nudges}
+    assert ["y"] == [entry.session for entry in taken.nudges]
+    assert {"a.json", ".taken-b.json"} == {path.name for path in (desk.home / "queue").iterdir()}
+    assert {"x", "y"} == {entry.session for entry in nudges.take(desk.home).nudges}
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,8 @@ def test_watching_sweeps_what_changed_alone(
 
     assert 130 == ran.code
     assert [(2, 2, 2), (1, 1, 0), (0, 0, 1)] == [
-        (told["sources"], told["sessions_new"], told["digested"]) for told in map(json.loads, lines)
+        (report["sources"], report["sessions_new"], report["digested"])
+        for report in map(json.loads, lines)
     ]
 
 
@@ -614,6 +615,6 @@ def test_sessions_deleted_while_sweeping_leave_nothing(
     assert (0, "") == (ran.code, ran.err)
     assert "  5 sessions were deleted before they could be read" in ran.lines
     assert (6 if growing else 1) == len(listed)
-    assert [] == [one for one in listed if not one["events"]]
-    skips = [one["words"] for one in looked if one["topic"] == "skips"]
+    assert [] == [row for row in listed if not row["events"]]
+    skips = [finding["words"] for finding in looked if finding["topic"] == "skips"]
     assert ["no unreadable lines"] == skips

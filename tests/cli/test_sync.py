@@ -24,7 +24,7 @@ from thence.errors import BadConfig
 
 pytest.importorskip("pyrage")
 
-ONE, TWO, THREE = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc")
+FIRST, SECOND, THIRD = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "abc")
 PLANTED = "quagmire-lantern"
 
 
@@ -93,8 +93,8 @@ def folder(tmp_path: Path) -> str:
 def _pair(tmp_path: Path, target: str) -> tuple[Machine, Machine, str]:
     """Return two machines that sync, a session of its own on each."""
     first, second = Machine(tmp_path / "alpha"), Machine(tmp_path / "beta")
-    first.write_claude(ONE, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
-    second.write_claude(TWO, ["draw the harbour", "drawn"], "/work/harbour")
+    first.write_claude(FIRST, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
+    second.write_claude(SECOND, ["draw the harbour", "drawn"], "/work/harbour")
     phrase = first.begin(target, "alpha-host")
     assert 0 == second.join(target, phrase, "beta-host").returncode
     return first, second, phrase
@@ -121,10 +121,10 @@ def test_sessions_go_both_ways(tmp_path: Path, target: str) -> None:
     second.sync()
     first.sync()
 
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == set(first.sessions())
     assert _facts(first) == _facts(second)
-    assert _messages(first, ONE) == _messages(second, ONE)
-    assert "beta-host" == first.sessions()[f"claude:{TWO}"]["machine"]
+    assert _messages(first, FIRST) == _messages(second, FIRST)
+    assert "beta-host" == first.sessions()[f"claude:{SECOND}"]["machine"]
     assert "machine" in first.run("ls").stdout.splitlines()[0]
     assert "  beta-host  " in first.run("ls").stdout
     assert "  on beta-host  " in first.run("resume").stdout
@@ -139,8 +139,8 @@ def test_a_second_sync_changes_nothing(tmp_path: Path, target: str) -> None:
         machine.sync()
     again = [first.sync(), second.sync(), first.sync()]
 
-    assert [0, 0, 0] == [told["sent_bundles"] for told in again]
-    assert [[], [], []] == [told["received"] for told in again]
+    assert [0, 0, 0] == [report["sent_bundles"] for report in again]
+    assert [[], [], []] == [report["received"] for report in again]
 
 
 def test_of_a_session_that_grew_the_new_records_are_written(tmp_path: Path, folder: str) -> None:
@@ -149,13 +149,13 @@ def test_of_a_session_that_grew_the_new_records_are_written(tmp_path: Path, fold
     first.sync()
     second.sync()
     texts = [f"mend the {PLANTED} gauge", "mended", "and the buoy", "too"]
-    first.write_claude(ONE, texts, "/work/tidepool")
-    told = first.sync()
+    first.write_claude(FIRST, texts, "/work/tidepool")
+    report = first.sync()
     second.sync()
 
-    assert 2 == told["sent_records"]
-    assert _messages(first, ONE) == _messages(second, ONE)
-    assert 4 == len(_messages(second, ONE))
+    assert 2 == report["sent_records"]
+    assert _messages(first, FIRST) == _messages(second, FIRST)
+    assert 4 == len(_messages(second, FIRST))
 
 
 def test_a_log_that_was_written_anew_is_written_anew(tmp_path: Path, folder: str) -> None:
@@ -163,11 +163,11 @@ def test_a_log_that_was_written_anew_is_written_anew(tmp_path: Path, folder: str
     first, second, _ = _pair(tmp_path, folder)
     first.sync()
     second.sync()
-    first.write_claude(ONE, ["something else entirely", "yes", "so it is", "it is"], "/work/t")
+    first.write_claude(FIRST, ["something else entirely", "yes", "so it is", "it is"], "/work/t")
     first.sync()
     second.sync()
 
-    assert _messages(first, ONE) == _messages(second, ONE)
+    assert _messages(first, FIRST) == _messages(second, FIRST)
 
 
 @pytest.mark.slow
@@ -181,16 +181,16 @@ def test_three_machines_in_any_order_end_alike(tmp_path: Path) -> None:
         first, second, phrase = _pair(base, target)
         third = Machine(base / "gamma")
         third.join(target, phrase, "gamma-host")
-        third.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
+        third.write_claude(THIRD, ["count the gulls", "nine"], "/work/gulls")
         machines = [first, second, third]
         for at in order:
             machines[at].sync()
-        first.run("name", ONE, "gauge")
+        first.run("name", FIRST, "gauge")
         for at in reversed(order):
             machines[at].sync()
         for machine in machines:
-            machine.run("tag", ONE, f"+{machine.folder.name}")
-        machines[order[0]].run("keep", ONE)
+            machine.run("tag", FIRST, f"+{machine.folder.name}")
+        machines[order[0]].run("keep", FIRST)
         for at in (*order, *order):
             machines[at].sync()
         facts = [_facts(machine) for machine in machines]
@@ -199,7 +199,7 @@ def test_three_machines_in_any_order_end_alike(tmp_path: Path) -> None:
         ends.append(facts[0])
 
     assert all(end == ends[0] for end in ends)
-    assert ("gauge", ["alpha", "beta", "gamma"], True) == ends[0][f"claude:{ONE}"][:3]
+    assert ("gauge", ["alpha", "beta", "gamma"], True) == ends[0][f"claude:{FIRST}"][:3]
 
 
 @pytest.mark.slow
@@ -208,20 +208,20 @@ def test_the_last_name_and_the_last_pin_win(tmp_path: Path, folder: str) -> None
     first, second, _ = _pair(tmp_path, folder)
     for machine in (first, second):
         machine.sync()
-    first.run("name", ONE, "first name")
-    first.run("keep", ONE)
-    second.run("name", ONE, "second name")
+    first.run("name", FIRST, "first name")
+    first.run("keep", FIRST)
+    second.run("name", FIRST, "second name")
     for machine in (first, second, first):
         machine.sync()
-    pinned = _facts(second)[f"claude:{ONE}"]
-    second.run("keep", ONE, "--off")
-    first.run("tag", ONE, "+later")
+    pinned = _facts(second)[f"claude:{FIRST}"]
+    second.run("keep", FIRST, "--off")
+    first.run("tag", FIRST, "+later")
     for machine in (second, first, second):
         machine.sync()
 
     assert ("second name", [], True) == pinned[:3]
     assert _facts(first) == _facts(second)
-    assert ("second name", ["later"], False) == _facts(first)[f"claude:{ONE}"][:3]
+    assert ("second name", ["later"], False) == _facts(first)[f"claude:{FIRST}"][:3]
 
 
 @pytest.mark.slow
@@ -230,8 +230,8 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
     """No word, id, name of a machine, folder, agent or project is in it, nor in names of files."""
     first, second, phrase = _pair(tmp_path, target)
     first.run("sweep")
-    first.run("name", ONE, f"{PLANTED} by name")
-    first.run("tag", ONE, f"+{PLANTED}")
+    first.run("name", FIRST, f"{PLANTED} by name")
+    first.run("tag", FIRST, f"+{PLANTED}")
     for machine in (first, second, first):
         machine.sync()
     place = Path(target.removeprefix("file://").removeprefix(f"ssh://{HOST}"))
@@ -239,15 +239,15 @@ def test_who_reads_the_place_learns_sizes_and_times(tmp_path: Path, target: str)
         clone = tmp_path / "clone"
         subprocess.run(["git", "clone", "-q", "-b", "thence", str(place), str(clone)], check=True)
         log = ["git", "-C", str(clone), "log", "--format=%an %ae %cn %ce %B"]
-        told = subprocess.run(log, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(log, capture_output=True, text=True, check=True).stdout
 
         assert {"thence thence@localhost thence thence@localhost thence", ""} == set(
-            told.split("\n")
+            output.split("\n")
         )
         files = [path for path in clone.iterdir() if path.name != ".git"]
     else:
         files = [path for path in place.rglob("*") if path.is_file()]
-    words = [PLANTED, ONE, ONE[:8], "claude", "alpha-host", "tidepool", phrase.split()[0]]
+    words = [PLANTED, FIRST, FIRST[:8], "claude", "alpha-host", "tidepool", phrase.split()[0]]
     words += ["record", "session", "thence"]
 
     assert len(files) >= 3
@@ -264,7 +264,7 @@ def test_equal_sessions_cannot_be_recognised_in_two_places(tmp_path: Path) -> No
     blocks: list[set[bytes]] = []
     for number in "12":
         machine, place = Machine(tmp_path / number / "alpha"), tmp_path / number / "shared"
-        machine.write_claude(ONE, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
+        machine.write_claude(FIRST, [f"mend the {PLANTED} gauge", "mended"], "/work/tidepool")
         machine.begin(_folder(place), "alpha-host")
         machine.sync()
         bodies = [path.read_bytes() for path in place.iterdir()]
@@ -283,44 +283,44 @@ def test_equal_sessions_cannot_be_recognised_in_two_places(tmp_path: Path) -> No
 def test_what_is_deleted_on_one_machine_is_deleted_on_all(tmp_path: Path, target: str) -> None:
     """It goes from every store and from the place, does not come back, and leaves no trace."""
     first, second, _ = _pair(tmp_path, target)
-    second.write_claude(THREE, ["keep the gulls", "kept"], "/work/gulls")
+    second.write_claude(THIRD, ["keep the gulls", "kept"], "/work/gulls")
     for machine in (second, first):
         machine.sync()
-    done = first.run("forget", TWO, "--yes")
-    told = first.sync()
+    done = first.run("forget", SECOND, "--yes")
+    report = first.sync()
     received = second.sync()
     first.sync()
-    second.write_claude(TWO, ["draw the harbour", "drawn", "again", "yes"], "/work/harbour")
+    second.write_claude(SECOND, ["draw the harbour", "drawn", "again", "yes"], "/work/harbour")
     for machine in (second, first):
         machine.sync()
 
     assert 0 == done.returncode, done.stderr
-    assert 1 == told["erased_bundles"]
+    assert 1 == report["erased_bundles"]
     assert 1 == received["forgotten"]
     for machine in (first, second):
-        assert {f"claude:{ONE}", f"claude:{THREE}"} == set(machine.sessions())
+        assert {f"claude:{FIRST}", f"claude:{THIRD}"} == set(machine.sessions())
     late = Machine(tmp_path / "gamma")
     late.join(target, first.run("sync", "rotate").stdout.splitlines()[2], "gamma-host")
     late.sync()
 
-    assert {f"claude:{ONE}", f"claude:{THREE}"} == set(late.sessions())
-    assert _messages(second, THREE) == _messages(late, THREE)
+    assert {f"claude:{FIRST}", f"claude:{THIRD}"} == set(late.sessions())
+    assert _messages(second, THIRD) == _messages(late, THIRD)
 
 
 def test_an_excluded_project_neither_leaves_nor_arrives(tmp_path: Path, folder: str) -> None:
     """Excludes hold on the machine that would send, and on the one that would receive."""
     first, second, _ = _pair(tmp_path, folder)
     first.home.mkdir(exist_ok=True)
-    first.write_claude(THREE, ["the private one", "yes"], "/work/private")
+    first.write_claude(THIRD, ["the private one", "yes"], "/work/private")
     first.run("sweep")
     (first.home / "config.toml").write_text('[session_memory]\nexclude = ["/work/private"]\n')
     second.home.mkdir(exist_ok=True)
     (second.home / "config.toml").write_text('[session_memory]\nexclude = ["/work/tidepool"]\n')
-    told = first.sync()
+    report = first.sync()
     second.sync()
 
-    assert 1 == told["excluded"]
-    assert {f"claude:{TWO}"} == set(second.sessions())
+    assert 1 == report["excluded"]
+    assert {f"claude:{SECOND}"} == set(second.sessions())
 
 
 def test_secrets_leave_redacted(tmp_path: Path, folder: str) -> None:
@@ -329,12 +329,12 @@ def test_secrets_leave_redacted(tmp_path: Path, folder: str) -> None:
 
     first, second, _ = _pair(tmp_path, folder)
     secret = fake_token()
-    first.write_claude(ONE, [f"use {secret} here", "used"], "/work/tidepool")
+    first.write_claude(FIRST, [f"use {secret} here", "used"], "/work/tidepool")
     first.sync()
     second.sync()
 
-    assert secret not in json.dumps(_messages(second, ONE))
-    assert "REDACTED" in json.dumps(_messages(second, ONE))
+    assert secret not in json.dumps(_messages(second, FIRST))
+    assert "REDACTED" in json.dumps(_messages(second, FIRST))
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, folder: str) -> None:
@@ -344,13 +344,16 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, folder: str) -> None:
     second.run("sweep")
     before = sorted(Path(folder).iterdir())
     state = {p: p.read_bytes() for p in (second.home / "sync").rglob("*") if p.is_file()}
-    told = second.json("sync", "--dry-run")
+    answer = second.json("sync", "--dry-run")
     after = {p: p.read_bytes() for p in (second.home / "sync").rglob("*") if p.is_file()}
 
-    assert (1, ["new"]) == (told["sent_sessions"], [one["status"] for one in told["received"]])
+    assert (1, ["new"]) == (
+        answer["sent_sessions"],
+        [bundle["status"] for bundle in answer["received"]],
+    )
     assert before == sorted(Path(folder).iterdir())
     assert state == after
-    assert {f"claude:{TWO}"} == set(second.sessions())
+    assert {f"claude:{SECOND}"} == set(second.sessions())
 
 
 class _Ended(BaseException):
@@ -384,24 +387,24 @@ def test_a_sync_that_ends_anywhere_is_made_up_for(
 ) -> None:
     """At each step of a sync: the next one ends as if nothing had happened."""
     first, second, _ = _pair(tmp_path, near_or_far)
-    first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
+    first.write_claude(THIRD, ["count the gulls", "nine"], "/work/gulls")
     first.run("sweep")
-    first.run("name", THREE, "gulls")
-    first.run("keep", THREE)
+    first.run("name", THIRD, "gulls")
+    first.run("keep", THIRD)
     if not sender_ends:
         first.sync()
     steps = 0
     while _sync_until(first if sender_ends else second, steps + 1, monkeypatch):
         steps += 1
         if sender_ends and steps == 2:
-            first.run("tag", THREE, "+two")
+            first.run("tag", THIRD, "+two")
     for machine in (first, second, first):
         machine.sync()
 
     assert steps >= 2
     assert _facts(first) == _facts(second)
-    assert "gulls" == _facts(second)[f"claude:{THREE}"][0]
-    assert _messages(first, ONE) == _messages(second, ONE)
+    assert "gulls" == _facts(second)[f"claude:{THIRD}"][0]
+    assert _messages(first, FIRST) == _messages(second, FIRST)
 
 
 @pytest.mark.slow
@@ -411,10 +414,10 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
 ) -> None:
     """Also while bundles are rewritten, nothing but the deleted session goes."""
     first, second, phrase = _pair(tmp_path, near_or_far)
-    first.write_claude(THREE, ["count the gulls", "nine"], "/work/gulls")
+    first.write_claude(THIRD, ["count the gulls", "nine"], "/work/gulls")
     for machine in (first, second, first):
         machine.sync()
-    second.run("forget", ONE, "--yes")
+    second.run("forget", FIRST, "--yes")
     steps = 0
     while _sync_until(second, steps + 1, monkeypatch):
         steps += 1
@@ -427,7 +430,7 @@ def test_a_deletion_that_ends_anywhere_is_made_up_for(
 
     assert steps >= 3
     for machine in (first, second, third):
-        assert {f"claude:{TWO}", f"claude:{THREE}"} == set(machine.sessions())
+        assert {f"claude:{SECOND}", f"claude:{THIRD}"} == set(machine.sessions())
 
 
 @pytest.mark.slow
@@ -451,7 +454,7 @@ def test_a_killed_process_is_made_up_for(tmp_path: Path, folder: str, calls: int
 
     assert killed.returncode in (0, 9), killed.stderr
     assert _facts(first) == _facts(second)
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == set(first.sessions())
 
 
 @pytest.mark.slow
@@ -466,7 +469,7 @@ def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str
     new = next(
         line.strip() for line in first.run("sync", "rotate").stdout.splitlines() if line[:1] == " "
     )
-    first.write_claude(THREE, ["after the loss", "yes"], "/work/gulls")
+    first.write_claude(THIRD, ["after the loss", "yes"], "/work/gulls")
     first.sync()
     refused = second.run("sync")
     lost.write_claude("dddddddd-1111-4111-8111-111111111111", ["from a thief", "ha"], "/work/x")
@@ -478,9 +481,9 @@ def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str
     assert refused.returncode == stolen.returncode == 11
     assert "thence sync join" in refused.stderr
     assert 0 == joined.returncode
-    assert {f"claude:{ONE}", f"claude:{TWO}", f"claude:{THREE}"} == set(second.sessions())
+    assert {f"claude:{FIRST}", f"claude:{SECOND}", f"claude:{THIRD}"} == set(second.sessions())
     assert set(second.sessions()) == set(first.sessions())
-    assert f"claude:{THREE}" not in lost.sessions()
+    assert f"claude:{THIRD}" not in lost.sessions()
 
 
 @pytest.mark.slow
@@ -527,14 +530,14 @@ def test_what_is_written_with_a_closed_key_is_ignored(tmp_path: Path, folder: st
     hidden = [(path, path.read_bytes()) for path in set(Path(folder).iterdir()) - before]
     for path, _ in hidden:
         path.unlink()
-    lost.write_claude(THREE, ["from a thief", "ha"], "/work/x")
+    lost.write_claude(THIRD, ["from a thief", "ha"], "/work/x")
     lost.sync()
     for path, body in hidden:
         path.write_bytes(body)
-    told = first.sync()
+    report = first.sync()
 
-    assert 1 == told["refused"]
-    assert f"claude:{THREE}" not in first.sessions()
+    assert 1 == report["refused"]
+    assert f"claude:{THIRD}" not in first.sessions()
 
 
 def test_a_machine_whose_bundles_came_too_late_writes_them_again(
@@ -555,7 +558,7 @@ def test_a_machine_whose_bundles_came_too_late_writes_them_again(
     second.sync()
     first.sync()
 
-    assert {f"claude:{ONE}", f"claude:{TWO}"} == set(first.sessions())
+    assert {f"claude:{FIRST}", f"claude:{SECOND}"} == set(first.sessions())
 
 
 def test_half_a_bundle_waits(tmp_path: Path, folder: str) -> None:
@@ -571,7 +574,7 @@ def test_half_a_bundle_waits(tmp_path: Path, folder: str) -> None:
     second.sync()
 
     assert 1 == half["waiting"]
-    assert f"claude:{ONE}" in second.sessions()
+    assert f"claude:{FIRST}" in second.sessions()
 
 
 @pytest.mark.slow
@@ -581,13 +584,13 @@ def test_a_large_session_goes_in_parts(
     """Parts of a session in several bundles are put together, whatever arrives first."""
     monkeypatch.setattr("thence.bridge.sync_bundles.BUNDLE_BYTES", 2_000)
     first, second, _ = _pair(tmp_path, folder)
-    first.write_claude(ONE, [f"line {n} " + "x" * 300 for n in range(40)], "/work/tidepool")
-    told = first.sync()
+    first.write_claude(FIRST, [f"line {n} " + "x" * 300 for n in range(40)], "/work/tidepool")
+    report = first.sync()
     monkeypatch.setattr(sync, "TOGETHER", 2)
     second.sync()
 
-    assert told["sent_bundles"] > 5
-    assert _messages(first, ONE) == _messages(second, ONE)
+    assert report["sent_bundles"] > 5
+    assert _messages(first, FIRST) == _messages(second, FIRST)
 
 
 @pytest.mark.slow
@@ -598,7 +601,7 @@ def test_a_lost_state_changes_nothing(tmp_path: Path, folder: str) -> None:
         machine.sync()
     before = _facts(first)
     (first.home / "sync" / "state.msgpack").unlink()
-    first.write_claude(ONE, ["mend", "mended", "more", "yes"], "/work/tidepool")
+    first.write_claude(FIRST, ["mend", "mended", "more", "yes"], "/work/tidepool")
     for machine in (first, second):
         machine.sync()
 
@@ -611,15 +614,15 @@ def test_two_machines_with_the_same_log_are_united(tmp_path: Path, folder: str) 
     """A third machine has the union of what both have of a session."""
     first, second, phrase = _pair(tmp_path, folder)
     second.write_claude(
-        ONE, [f"mend the {PLANTED} gauge", "mended", "on beta", "b"], "/work/tidepool"
+        FIRST, [f"mend the {PLANTED} gauge", "mended", "on beta", "b"], "/work/tidepool"
     )
     third = Machine(tmp_path / "gamma")
     third.join(folder, phrase, "gamma-host")
     for machine in (first, second, third):
         machine.sync()
 
-    assert _messages(second, ONE) == _messages(third, ONE)
-    assert "has its own log" in [one["status"] for one in first.sync()["received"]]
+    assert _messages(second, FIRST) == _messages(third, FIRST)
+    assert "has its own log" in [bundle["status"] for bundle in first.sync()["received"]]
 
 
 def test_keys_are_for_their_owner_alone(tmp_path: Path, folder: str) -> None:
@@ -676,7 +679,7 @@ def test_who_leaves_keeps_sessions_and_no_key(tmp_path: Path, folder: str) -> No
 
     assert 0 == done.returncode
     assert not (second.home / "sync").exists()
-    assert f"claude:{ONE}" in second.sessions()
+    assert f"claude:{FIRST}" in second.sessions()
 
 
 @pytest.mark.slow
@@ -685,20 +688,20 @@ def test_what_was_begun_here_goes_on_there_in_another_agent(tmp_path: Path, targ
     """Begun in Claude Code on one machine, continued in Codex on another that lacks the log."""
     first, second, _ = _pair(tmp_path, target)
     texts = [f"step {n} of the {PLANTED} gauge" for n in range(12)]
-    log = first.write_claude(ONE, texts, "/work/of/alpha")
+    log = first.write_claude(FIRST, texts, "/work/of/alpha")
     first.sync()
     second.sync()
     log.unlink()
     here = tmp_path / "beta" / "checkout"
     here.mkdir()
-    refused = second.run("resume", ONE, here=here)
-    done = second.run("resume", ONE, "--with", "codex", "--yes", here=here)
+    refused = second.run("resume", FIRST, here=here)
+    done = second.run("resume", FIRST, "--with", "codex", "--yes", here=here)
     (rollout,) = (second.folder / ".codex").rglob("rollout-*.jsonl")
     body = rollout.read_text()
 
     assert "was recorded on alpha-host" in refused.stderr
     assert "" == refused.stdout
-    assert f"--with claude; read it: thence show {ONE[:13]}" in refused.stderr
+    assert f"--with claude; read it: thence show {FIRST[:13]}" in refused.stderr
     assert 0 == done.returncode, done.stderr
     assert done.stdout.startswith(f"cd {here} && codex resume ")
     assert "Codex will ask" in done.stderr

@@ -218,12 +218,12 @@ def test_endless_line_is_cut_and_wrapped_in_one_go() -> None:
     assert 12_500 == len(wrap(text, 80))
 
 
-@pytest.mark.parametrize(("told", "expected"), [("100", 100), ("40", 40), ("7", 40)])
+@pytest.mark.parametrize(("value", "expected"), [("100", 100), ("40", 40), ("7", 40)])
 def test_width_is_what_the_terminal_says(
-    monkeypatch: pytest.MonkeyPatch, told: str, expected: int
+    monkeypatch: pytest.MonkeyPatch, value: str, expected: int
 ) -> None:
     """Never less than can be read."""
-    monkeypatch.setenv("COLUMNS", told)
+    monkeypatch.setenv("COLUMNS", value)
 
     assert expected == width()
 
@@ -232,7 +232,7 @@ def test_width_is_what_the_terminal_says(
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "said"),
+    ("milliseconds", "text"),
     [
         (0, "0 ms"),
         (999, "999 ms"),
@@ -245,22 +245,22 @@ def test_width_is_what_the_terminal_says(
         (3_600_000, "1 h 00"),
     ],
 )
-def test_times_are_said_in_few_words(milliseconds: int, said: str) -> None:
+def test_times_are_said_in_few_words(milliseconds: int, text: str) -> None:
     """As exact as a reader needs them."""
-    assert said == format_duration(milliseconds)
+    assert text == format_duration(milliseconds)
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "text"),
     [(0, "0"), (950, "950"), (1200, "1.2k"), (2000, "2k"), (19_400, "19k"), (2_430_000, "2.4M")],
 )
-def test_tokens_are_said_in_little_room(number: int, said: str) -> None:
+def test_tokens_are_said_in_little_room(number: int, text: str) -> None:
     """Two or three digits."""
-    assert said == short(number)
+    assert text == short(number)
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "text"),
     [
         (0, "0 bytes"),
         (1, "1 byte"),
@@ -272,18 +272,18 @@ def test_tokens_are_said_in_little_room(number: int, said: str) -> None:
         (5_000_000_000_000, "5,000 GB"),
     ],
 )
-def test_sizes_are_said_in_their_unit(number: int, said: str) -> None:
+def test_sizes_are_said_in_their_unit(number: int, text: str) -> None:
     """Two or three digits."""
-    assert said == size(number)
+    assert text == size(number)
 
 
 @pytest.mark.parametrize(
-    ("number", "noun", "said"),
+    ("number", "noun", "text"),
     [(1, "event", "1 event"), (0, "event", "0 events"), (2, "dead branch", "2 dead branches")],
 )
-def test_several_are_named_in_the_plural(number: int, noun: str, said: str) -> None:
+def test_several_are_named_in_the_plural(number: int, noun: str, text: str) -> None:
     """One is one."""
-    assert said == several(number, noun)
+    assert text == several(number, noun)
 
 
 @given(TEXTS, TEXTS.map(lambda text: text[:20]), st.integers(30, 120))

@@ -46,8 +46,10 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def hits(desk: Desk, *query: str) -> list[tuple[str, str, str]]:
     """Return session, kind and snippet of what a search finds."""
-    found = desk.run("search", "--json", "--", *query).json["hits"]
-    return [(hit["session_uid"].partition(":")[2], hit["kind"], hit["snippet"]) for hit in found]
+    answer_hits = desk.run("search", "--json", "--", *query).json["hits"]
+    return [
+        (hit["session_uid"].partition(":")[2], hit["kind"], hit["snippet"]) for hit in answer_hits
+    ]
 
 
 @pytest.mark.slow
@@ -59,12 +61,12 @@ def test_a_word_of_a_title_finds_the_session(desk: Desk) -> None:
     assert snippet.startswith("Pelican 登录缓存 speedup [REDACTED:")
     assert (MADE, "title") == hits(desk, "录缓")[0][:2]
     assert [(THREAD, "title", "Flamingo ledger")] == hits(desk, "flamingo")
-    assert [(THREAD, "title")] == [one[:2] for one in hits(desk, "flamingo agent:codex")]
+    assert [(THREAD, "title")] == [hit[:2] for hit in hits(desk, "flamingo agent:codex")]
     assert [] == hits(desk, "flamingo agent:claude")
     assert [] == hits(desk, "flamingo kind:user_msg")
     assert [] == hits(desk, "flamingo project:tidepool")
     assert [] == hits(desk, "flamingo -ledger")
-    assert [(PLAIN, "user_msg")] == [one[:2] for one in hits(desk, "walrus")]
+    assert [(PLAIN, "user_msg")] == [hit[:2] for hit in hits(desk, "walrus")]
 
 
 @pytest.mark.slow

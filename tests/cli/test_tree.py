@@ -46,12 +46,12 @@ def test_paths_are_told_from_the_sessions_own_folder(desk: Desk) -> None:
 
 def test_object_names_the_events(desk: Desk) -> None:
     """Branches, turns and ties by the ids of their events."""
-    told = desk.run("tree", WINDOWS, "--json").json
+    tree = desk.run("tree", WINDOWS, "--json").json
 
-    assert [1, 2] == [turn["number"] for turn in told["turns"]]
-    assert ["dead"] == [branch["state"] for branch in told["branches"]]
-    assert 2 == len(told["branches"][0]["events"])
-    assert 0.14 == round(told["branches"][0]["usd"], 2)
+    assert [1, 2] == [turn["number"] for turn in tree["turns"]]
+    assert ["dead"] == [branch["state"] for branch in tree["branches"]]
+    assert 2 == len(tree["branches"][0]["events"])
+    assert 0.14 == round(tree["branches"][0]["usd"], 2)
 
 
 def test_compaction_subagents_and_orphans_are_drawn(desk: Desk) -> None:

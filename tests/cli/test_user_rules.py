@@ -60,7 +60,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     The folder of another agent is deleted altogether.
     """
     desk = Desk(tmp_path, monkeypatch)
-    desk.write_claude(*(_script(one) for one in (PRESENT, GONE, EVICTED, UNREADABLE)))
+    desk.write_claude(*(_script(name) for name in (PRESENT, GONE, EVICTED, UNREADABLE)))
     desk.write_claude(_script(RUNNING), ago=timedelta(seconds=5))
     rollout = desk.write_codex(CODEX)
     rollout.write_text(rollout.read_text().replace("yearly dump", f"dump of {VALUE}"))
@@ -79,9 +79,9 @@ def _add_rule(desk: Desk) -> None:
 
 def _frames(data: bytes) -> Iterator[bytes]:
     """Yield what every compressed frame in some bytes holds."""
-    for found in re.finditer(re.escape(FRAME), data):
+    for match in re.finditer(re.escape(FRAME), data):
         try:
-            yield zstandard.ZstdDecompressor().decompressobj().decompress(data[found.start() :])
+            yield zstandard.ZstdDecompressor().decompressobj().decompress(data[match.start() :])
         except zstandard.ZstdError:
             continue
 
@@ -89,12 +89,12 @@ def _frames(data: bytes) -> Iterator[bytes]:
 def _holding(folder: Path, value: str) -> list[str]:
     """Return files and tables below a home that hold a value, compressed or not."""
     word = value.encode()
-    found = []
+    places = []
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != "config.toml":
             data = path.read_bytes()
             if word in data or any(word in body for body in _frames(data)):
-                found.append(path.name)
+                places.append(path.name)
     with apsw.Connection(str(folder / "memory" / "thence.db")) as db:
         tables = [
             name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")
@@ -103,9 +103,9 @@ def _holding(folder: Path, value: str) -> list[str]:
             for row in db.execute(f'SELECT * FROM "{table}"'):
                 blobs = [cell for cell in row if isinstance(cell, bytes)]
                 if word in repr(row).encode() or any(word in b for c in blobs for b in _frames(c)):
-                    found.append(table)
+                    places.append(table)
                     break
-    return found
+    return places
 
 
 def _answers(desk: Desk) -> str:
@@ -158,9 +158,9 @@ def test_the_counts_say_why_sessions_are_processed_again(desk: Desk) -> None:
 def test_a_dry_run_says_that_sources_will_be_read_again(desk: Desk) -> None:
     """And writes nothing: the value is there still."""
     _add_rule(desk)
-    told = desk.run("sweep", "-n", "--json").json
+    answer = desk.run("sweep", "-n", "--json").json
 
-    assert 3 == told["sessions_changed"]
+    assert 3 == answer["sessions_changed"]
     assert [] != _holding(desk.home, VALUE)
 
 

@@ -34,7 +34,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         script.user("Rename it.")
         desk.write_claude(script, ago=timedelta(minutes=59 - at))
     desk.write_claude(windows())
-    desk.write_codex(DUMP.replace("01a00000-0000", "01a00000-0001"))
+    # Yesterday at any hour of the day: not so long ago that it may have been the day before.
+    desk.write_codex(DUMP.replace("01a00000-0000", "01a00000-0001"), ago=timedelta(hours=23))
     desk.sweep()
     return desk
 
@@ -91,7 +92,7 @@ def test_the_picker_shows_as_much_of_a_title(
     desk.run("resume", columns=room)
 
     assert 4 == len(offered)
-    assert all(cut(LONG, LEAST)[:-1] in cut(one.line, room - 2) for one in offered[:2])
+    assert all(cut(LONG, LEAST)[:-1] in cut(choice.line, room - 2) for choice in offered[:2])
 
 
 @pytest.mark.parametrize("command", ["show", "tree"])
@@ -113,9 +114,9 @@ def test_the_head_of_a_session_starts_with_date_project_and_cost(
 @pytest.mark.parametrize("since", ["yesterday", "7d", "2026-01-31"])
 def test_since_takes_words_and_dates(desk: Desk, since: str) -> None:
     """What happened before is left out."""
-    found = desk.run("ls", "--since", since, "--json").json
+    rows = desk.run("ls", "--since", since, "--json").json
 
-    assert len(found) == 4
+    assert len(rows) == 4
 
 
 def test_since_today_leaves_out_what_is_older(desk: Desk) -> None:

@@ -80,9 +80,9 @@ def test_an_item_that_the_agent_wrote_anew_is_found_and_goes() -> None:
     """Agents write their settings in a form of their own."""
     data = {"servers": {"a": {"x": 1}, "thence": ITEM, "z": {}}, "other": [1]}
     text = yaml.safe_dump(data, sort_keys=False)
-    found = dict(yaml_text.items(text, ["servers"]))["thence"]
+    entry = dict(yaml_text.items(text, ["servers"]))["thence"]
 
-    assert (ITEM["command"], ITEM["args"]) == (found["command"], found["args"])
+    assert (ITEM["command"], ITEM["args"]) == (entry["command"], entry["args"])
     rest = yaml_text.remove(text, ["servers"], lambda item: item.startswith("  thence:"))
     assert {"servers": {"a": {"x": 1}, "z": {}}, "other": [1]} == yaml.safe_load(rest)
 

@@ -77,7 +77,7 @@ class Agent(NamedTuple):
     """Where it lives in a home."""
     elsewhere: str
     """The variable that has it live elsewhere."""
-    said: tuple[str, ...]
+    marks: tuple[str, ...]
     """How records of its log begin that hold what was said; others keep its own books."""
     settings: str = ""
 
@@ -92,23 +92,23 @@ class Agent(NamedTuple):
             (home / self.folder / "config.toml").write_text(self.settings)
 
     def ask(self) -> list[str]:
-        """Give the command that runs one session."""
+        """Return the command that runs one session."""
         return [str(CLIENTS / "bin" / self.name), *self.program]
 
     def install(self) -> list[str]:
-        """Give the command that puts our hook in."""
+        """Return the command that puts our hook in."""
         ways = ["--via", self.way] if self.name == "codex" else []
         return [*thence("hook", "install", self.name, "--yes"), *ways]
 
     def log(self, home: Path) -> list[str]:
-        """Give what was said, as the log in a home holds it, without ids, times and measures."""
+        """Return what was said, as the log in a home holds it, without ids, times and measures."""
         names = sorted((home / self.folder).rglob("*.jsonl"))
         lines = [line for path in names for line in path.read_text().splitlines()]
-        return [plain(line) for line in lines if any(mark in line for mark in self.said)]
+        return [plain(line) for line in lines if any(mark in line for mark in self.marks)]
 
 
 def thence(*arguments: str) -> list[str]:
-    """Give a command of ours."""
+    """Return a command of ours."""
     return [str(cell.ROOT / ".venv" / "bin" / "thence"), *arguments]
 
 
@@ -177,8 +177,8 @@ def plain(text: str) -> str:
     return text
 
 
-def told(asked: list[dict[str, Any]]) -> list[str]:
-    """Give every text that the model was told, in all its requests."""
+def texts_of(asked: list[dict[str, Any]]) -> list[str]:
+    """Return every text that the model was told, in all its requests."""
     return [plain(text) for body in asked for text in _texts(body)]
 
 
@@ -189,7 +189,7 @@ def _texts(value: Any) -> Iterator[str]:
         if "arguments" in value or "name" in value:
             yield json.dumps([value.get("name"), value.get("arguments"), value.get("input")])
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
     elif isinstance(value, str):
         yield value

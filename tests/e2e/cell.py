@@ -73,8 +73,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         check=True,
         timeout=TIME * 4,
     )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 # -- inside ---------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def main() -> None:
     _mount("--bind", order["home"], str(HOME))
     script = order["script"] if "script" in order else {order["prompt"]: order["answers"]}
     answers = {
-        prompt: [one if isinstance(one, str) else Call(*one) for one in listed]
+        prompt: [reply if isinstance(reply, str) else Call(*reply) for reply in listed]
         for prompt, listed in script.items()
     }
     harm = HARMS[order.get("harm", "none")]
@@ -141,10 +141,10 @@ def _ran(
     command: Sequence[str], env: dict[str, str], before: Callable[[], None] | None
 ) -> dict[str, Any]:
     # As `env` would have it: words before the program that hold a = are variables.
-    given = list(itertools.takewhile(lambda word: "=" in word, command))
-    env = {**env, **dict(word.split("=", 1) for word in given)}
+    settings = list(itertools.takewhile(lambda word: "=" in word, command))
+    env = {**env, **dict(word.split("=", 1) for word in settings)}
     done = subprocess.run(
-        command[len(given) :],
+        command[len(settings) :],
         cwd=HOME / "project",
         env={"HOME": str(HOME), **env},
         stdin=subprocess.DEVNULL,
@@ -228,9 +228,9 @@ class Watch:
         while not self._is_over.wait(0.02):
             for row in list(store.sessions()):
                 uid = row.session.session_uid
-                said = " ".join(stored.event.summary for stored in store.events(uid))
+                summaries = " ".join(stored.event.summary for stored in store.events(uid))
                 for text in self._texts:
-                    if text not in self._stored and text in said:
+                    if text not in self._stored and text in summaries:
                         self._stored[text] = self._time()
         store.close()
 

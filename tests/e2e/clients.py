@@ -452,31 +452,31 @@ def no_cell() -> str:
     return cell.missing()
 
 
-def client(name: str) -> Client:
+def get_client(name: str) -> Client:
     """Return a client, or skip with the reason why there is none."""
     return fetched(BY_NAME[name])
 
 
-def fetched(found: Client) -> Client:
+def fetched(client: Client) -> Client:
     """Return a client if it is there, or skip with the reason why it is not."""
     if why := no_cell():
         pytest.skip(why)
-    if not (CLIENTS / "bin" / found.program).exists():
-        reason = CLIENTS / f"{found.program}.reason"
+    if not (CLIENTS / "bin" / client.program).exists():
+        reason = CLIENTS / f"{client.program}.reason"
         pytest.skip(reason.read_text() if reason.exists() else "scripts/clients was not run")
-    return found
+    return client
 
 
 def order(
-    found: Client, home: Path, script: dict[str, list[Any]], *commands: list[str], **more: Any
+    client: Client, home: Path, script: dict[str, list[Any]], *commands: list[str], **more: Any
 ) -> dict[str, Any]:
     """Run commands in the home, with a model that answers so to each prompt."""
-    prepared = [[str(CLIENTS / "bin" / found.program), *words] for words in found.prepare]
+    prepared = [[str(CLIENTS / "bin" / client.program), *words] for words in client.prepare]
     done = cell.run(
         {
             "home": str(home),
             "commands": [*prepared, *commands],
-            "env": found.environment,
+            "env": client.environment,
             "script": script,
             **more,
         }

@@ -25,7 +25,7 @@ class Call(NamedTuple):
     """An answer that asks for a tool."""
 
     tool: str
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     server: str = ""
     """The namespace of a server's tool, where an API knows such."""
 
@@ -219,7 +219,7 @@ def _messages(body: Item, answer: Answer, number: int, bill: Bill) -> Iterator[I
         delta = {"type": "text_delta", "text": answer}
     else:
         block = {"type": "tool_use", "id": f"toolu_{number:04}", "name": answer.tool, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(answer.given)}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(answer.arguments)}
     yield {"type": "content_block_start", "index": 0, "content_block": block}
     yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
@@ -244,12 +244,12 @@ def _responses(body: Item, answer: Answer, number: int, bill: Bill) -> Iterator[
         start = {**item, "content": []}
         steps = [event("response.output_text.delta", content_index=0, delta=answer)]
     else:
-        given = json.dumps(answer.given)
+        encoded = json.dumps(answer.arguments)
         call = {"type": "function_call", "call_id": f"call_{number:04}", "name": answer.tool}
         if answer.server:
             call["namespace"] = answer.server
-        item, start = {**call, "arguments": given}, {**call, "arguments": ""}
-        steps = [event("response.function_call_arguments.delta", delta=given)]
+        item, start = {**call, "arguments": encoded}, {**call, "arguments": ""}
+        steps = [event("response.function_call_arguments.delta", delta=encoded)]
     mark = {"id": f"item_{number:04}", "status": "completed"}
     yield event("response.created", response={**base, "status": "in_progress", "output": []})
     yield event("response.output_item.added", output_index=0, item={**start, **mark})
@@ -280,7 +280,7 @@ def _message(answer: Answer, number: int) -> tuple[Item, str]:
     """Return a message of the Chat Completions API, and why it ends."""
     if isinstance(answer, str):
         return {"role": "assistant", "content": answer}, "stop"
-    function = {"name": answer.tool, "arguments": json.dumps(answer.given)}
+    function = {"name": answer.tool, "arguments": json.dumps(answer.arguments)}
     call = {"index": 0, "id": f"call_{number:04}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
 
@@ -316,7 +316,7 @@ def _gemini(_: Item, answer: Answer, number: int, bill: Bill) -> Iterator[Item]:
     """Yield an answer as the Gemini API has it, in one piece."""
     part: Item = {"text": answer} if isinstance(answer, str) else {}
     if not isinstance(answer, str):
-        call = {"id": f"call_{number:04}", "name": answer.tool, "args": answer.given}
+        call = {"id": f"call_{number:04}", "name": answer.tool, "args": answer.arguments}
         part = {"functionCall": call}
     content = {"role": "model", "parts": [part]}
     yield {

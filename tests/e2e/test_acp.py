@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e import cell
 from tests.e2e.agents import thence
-from tests.e2e.clients import Client, client, order
+from tests.e2e.clients import Client, get_client, order
 
 pytestmark = pytest.mark.e2e
 
@@ -45,17 +45,17 @@ def on_the_wire(out: list[dict[str, Any]], into: list[dict[str, Any]]) -> list[P
     prompts = [message for message in into if message.get("method") == "session/prompt"]
     waiting = [("user", message["params"]["prompt"][0]["text"]) for message in prompts]
     ends = {message["id"] for message in prompts}
-    said: list[Part] = []
+    parts: list[Part] = []
     for message in out:
         result = message.get("result") or {}
         if "method" in message:
-            said += _told((message["params"] or {}).get("update") or {}, said)
+            parts += _new_parts((message["params"] or {}).get("update") or {}, parts)
         elif waiting and ("sessionId" in result or message["id"] in ends):
-            said.append(waiting.pop(0))
-    return said
+            parts.append(waiting.pop(0))
+    return parts
 
 
-def _told(update: dict[str, Any], before: list[Part]) -> Iterator[Part]:
+def _new_parts(update: dict[str, Any], before: list[Part]) -> Iterator[Part]:
     """Yield what an update says that was not said before."""
     kind, name = update.get("sessionUpdate"), update.get("toolCallId", "")
     if kind in ("agent_message_chunk", "agent_thought_chunk"):
@@ -77,28 +77,28 @@ def inputs(out: list[dict[str, Any]]) -> dict[str, Any]:
 
 def in_the_journal(lines: list[dict[str, Any]]) -> list[Part]:
     """Return what was said, as the lines of the journal have it."""
-    said: list[Part] = []
+    parts: list[Part] = []
     for line in lines:
         if line["type"] not in ("user", "assistant"):
             continue
         payload = line["payload"]
         for block in payload["content"]:
             if block["type"] == "text":
-                said.append(("user" if payload["role"] == "user" else "agent", block["text"]))
+                parts.append(("user" if payload["role"] == "user" else "agent", block["text"]))
             elif block["type"] == "thinking":
-                said.append(("thought", block["thinking"]))
+                parts.append(("thought", block["thinking"]))
             elif block["type"] == "tool_use":
-                said.append(("call", block["id"]))
+                parts.append(("call", block["id"]))
             elif block["type"] == "tool_result":
                 status = "failed" if block.get("is_error") else "completed"
-                said.append(("result", block["tool_use_id"], status))
-    return said
+                parts.append(("result", block["tool_use_id"], status))
+    return parts
 
 
-def joined(said: list[Part]) -> list[Part]:
+def joined(parts: list[Part]) -> list[Part]:
     """Return the parts with pieces of one text put together, as both sides may cut them."""
     out: list[Part] = []
-    for part in said:
+    for part in parts:
         if out and part[0] in ("agent", "thought") and out[-1][0] == part[0]:
             out[-1] = (part[0], out[-1][1] + part[1])
         else:
@@ -111,14 +111,14 @@ def texts(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
 
 
-def spoken(found: Client, home: Path) -> str:
+def spoken(client: Client, home: Path) -> str:
     """Hold a session through the proxy; return what the editor got."""
-    program = [f"{cell.ROOT}/.venv/clients/bin/{found.program}", *AGENTS[found.name]]
+    program = [f"{cell.ROOT}/.venv/clients/bin/{client.program}", *AGENTS[client.name]]
     tapped = ["/bin/sh", "-c", 'tee ~/into | "$@" | tee ~/out', "sh", *program]
     editor = [sys.executable, "-m", "tests.e2e.editor", PROMPT, NEXT, "--"]
-    answers: dict[str, list[Any]] = {PROMPT: [found.read, found.run(COUNT), ANSWER], NEXT: [DONE]}
+    answers: dict[str, list[Any]] = {PROMPT: [client.read, client.run(COUNT), ANSWER], NEXT: [DONE]}
     command = [f"PYTHONPATH={cell.ROOT}", *editor, *thence("acp", "--", *tapped)]
-    (ran,) = order(found, home, answers, command)["ran"]
+    (ran,) = order(client, home, answers, command)["ran"]
     assert 0 == ran["code"], ran["err"][-3000:]
     return str(ran["out"])
 
@@ -126,20 +126,20 @@ def spoken(found: Client, home: Path) -> str:
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_journal_is_what_the_wire_says(name: str, tmp_path: Path) -> None:
     """Prompts, texts, calls, results and their order; nothing more; and the editor got it all."""
-    found = client(name)
+    client = get_client(name)
     home = tmp_path / "home"
-    found.settle(home)
-    received = spoken(found, home)
+    client.settle(home)
+    received = spoken(client, home)
     (log,) = (home / ".thence" / "sessions").rglob("*.jsonl")
     out, into = texts(home / "out"), texts(home / "into")
-    said = joined(in_the_journal(texts(log)))
+    parts = joined(in_the_journal(texts(log)))
 
     assert (home / "out").read_text() == received
-    assert joined(on_the_wire(out, into)) == said
-    assert [("user", PROMPT), ("user", NEXT)] == [part for part in said if part[0] == "user"]
-    assert 2 == len([part for part in said if part[0] == "call"])
-    assert {ANSWER, DONE} <= {part[1] for part in said if part[0] == "agent"}
-    assert ("agent", DONE) == said[-1]
+    assert joined(on_the_wire(out, into)) == parts
+    assert [("user", PROMPT), ("user", NEXT)] == [part for part in parts if part[0] == "user"]
+    assert 2 == len([part for part in parts if part[0] == "call"])
+    assert {ANSWER, DONE} <= {part[1] for part in parts if part[0] == "agent"}
+    assert ("agent", DONE) == parts[-1]
     assert inputs(out) == {
         block["id"]: block["input"]
         for line in texts(log)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.agents import thence
-from tests.e2e.clients import ALL, PROJECT, Client, client, order
+from tests.e2e.clients import ALL, PROJECT, Client, get_client, order
 from tests.e2e.test_handoff import missing, pairs, parts
 from tests.e2e.test_hostile_project import SWEPT
 from thence import Journal
@@ -33,18 +33,18 @@ LATEST_S = 2.0
 """Within this time of being written, what is said is in our store."""
 
 
-def answers(found: Client) -> dict[str, list[Any]]:
+def answers(client: Client) -> dict[str, list[Any]]:
     """Return what the model says: a read, a command that fails, an answer; then another answer."""
-    return {PROMPT: [found.read, found.run(COUNT), ANSWER], NEXT: [DONE]}
+    return {PROMPT: [client.read, client.run(COUNT), ANSWER], NEXT: [DONE]}
 
 
-def billed(bills: list[dict[str, Any]], found: Client) -> list[int]:
+def billed(bills: list[dict[str, Any]], client: Client) -> list[int]:
     """Return input, cached input and output of all that the client's files can know of."""
-    known = [bill for bill in bills if found.logs_side_calls or not bill["side"]]
+    known = [bill for bill in bills if client.logs_side_calls or not bill["side"]]
     fresh, cached, output = (
         sum(bill[name] for bill in known) for name in ("input", "cached", "output")
     )
-    return [fresh, 0 if found.hides_cache else cached, output]
+    return [fresh, 0 if client.hides_cache else cached, output]
 
 
 def counted(session: dict[str, Any]) -> list[int]:
@@ -60,9 +60,9 @@ def summaries(session: dict[str, Any], kind: str) -> list[str]:
     return [event["summary"] for event in session["events"] if event["kind"] == kind]
 
 
-def shown(found: Client, home: Path, uid: str) -> dict[str, Any]:
+def shown(client: Client, home: Path, uid: str) -> dict[str, Any]:
     """Return a session after a sweep, as our command shows it."""
-    swept, ran = order(found, home, {}, thence("sweep", "--json"), thence("show", uid, "--json"))[
+    swept, ran = order(client, home, {}, thence("sweep", "--json"), thence("show", uid, "--json"))[
         "ran"
     ]
     assert [0, 0] == [swept["code"], ran["code"]], (swept, ran)
@@ -70,64 +70,64 @@ def shown(found: Client, home: Path, uid: str) -> dict[str, Any]:
     return session
 
 
-def resumed(found: Client, home: Path, way: dict[str, Any]) -> dict[str, Any]:
+def resumed(client: Client, home: Path, way: dict[str, Any]) -> dict[str, Any]:
     """Resume a session by the printed command, and ask something more."""
-    if found.needs_terminal:
+    if client.needs_terminal:
         talk = {"line": way["command"], "shown": ANSWER, "typed": NEXT, "answer": DONE}
-        done = order(found, home, answers(found), talks=[talk])
+        done = order(client, home, answers(client), talks=[talk])
     else:
         command = [f"{key}={value}" for key, value in way["env"].items()]
-        command += found.ask_again(way["argv"], NEXT)
-        done = order(found, home, answers(found), command)
+        command += client.ask_again(way["argv"], NEXT)
+        done = order(client, home, answers(client), command)
     assert 0 == done["ran"][0]["code"], done["ran"][0]
     return done
 
 
-@pytest.mark.parametrize("name", [found.name for found in ALL])
+@pytest.mark.parametrize("name", [client.name for client in ALL])
 def test_a_session_is_captured_in_time_counted_exactly_and_resumed(
     name: str, tmp_path: Path
 ) -> None:
     """In our store within two seconds; calls, outcomes, tokens; the printed command works."""
-    found = client(name)
+    client = get_client(name)
     home = tmp_path / "home"
-    found.settle(home)
-    (home / found.folder).mkdir(parents=True, exist_ok=True)
+    client.settle(home)
+    (home / client.folder).mkdir(parents=True, exist_ok=True)
     texts = [PROMPT, ANSWER]
-    watch = {"folder": found.folder, "logs": found.logs, "texts": texts, "sweep": thence()}
-    first = order(found, home, answers(found), found.ask(PROMPT), watch=watch)
+    watch = {"folder": client.folder, "logs": client.logs, "texts": texts, "sweep": thence()}
+    first = order(client, home, answers(client), client.ask(PROMPT), watch=watch)
     (ran,) = first["ran"]
     sys.stdout.write(f"{name}: in the store after {list(first['lags'].values())} s\n")
     assert 0 == ran["code"], ran
     resume = thence("resume", "--last", "--json")
-    way = json.loads(order(found, home, {}, thence("sweep"), resume)["ran"][1]["out"])
-    session = shown(found, home, way["session_uid"])
-    shells = [event["call"] for event in session["events"] if event["tool"] == found.shell[0]]
+    way = json.loads(order(client, home, {}, thence("sweep"), resume)["ran"][1]["out"])
+    session = shown(client, home, way["session_uid"])
+    shells = [event["call"] for event in session["events"] if event["tool"] == client.shell[0]]
 
     assert [PROMPT] == summaries(session, "user_msg")
     assert 2 == len(summaries(session, "tool_call")) == len(summaries(session, "tool_result"))
     assert ANSWER in summaries(session, "assistant_msg")
-    failed = set() if found.hides_failures else {shells[0]}
+    failed = set() if client.hides_failures else {shells[0]}
     assert failed == {e["call"] for e in session["events"] if e["kind"] == "error"}
-    assert billed(first["billed"], found) == counted(session)
+    assert billed(first["billed"], client) == counted(session)
     assert {PROMPT, ANSWER} == first["lags"].keys()
     assert all(lag is not None and lag <= LATEST_S for lag in first["lags"].values()), first["lags"]
 
-    if found.not_resumed:
-        pytest.skip(f"captured and exact; not resumed: {found.not_resumed}")
-    second = resumed(found, home, way)
+    if client.not_resumed:
+        pytest.skip(f"captured and exact; not resumed: {client.not_resumed}")
+    second = resumed(client, home, way)
     sent = json.dumps(second["asked"][0], ensure_ascii=False)
-    session = shown(found, home, newest(found, home) if found.is_copied else way["session_uid"])
+    session = shown(client, home, newest(client, home) if client.is_copied else way["session_uid"])
 
     assert sent.index(PROMPT) < sent.index(ANSWER) < sent.rindex(NEXT)
     assert [PROMPT, NEXT] == summaries(session, "user_msg")
     assert DONE in summaries(session, "assistant_msg")
-    if not found.is_copied:  # of a copy this short nobody can say whose the first part is
-        assert billed([*first["billed"], *second["billed"]], found) == counted(session)
+    if not client.is_copied:  # of a copy this short nobody can say whose the first part is
+        assert billed([*first["billed"], *second["billed"]], client) == counted(session)
 
 
-def newest(found: Client, home: Path) -> str:
+def newest(client: Client, home: Path) -> str:
     """Return the session that was written last."""
-    ran = order(found, home, {}, thence("sweep", "--json"), thence("ls", "--json"))["ran"]
+    ran = order(client, home, {}, thence("sweep", "--json"), thence("ls", "--json"))["ran"]
     return str(json.loads(ran[1]["out"])[0]["session_uid"])
 
 
@@ -144,22 +144,22 @@ pathlib.Path("running.json").write_text(json.dumps(names))
 @pytest.mark.parametrize("name", [c.name for c in ALL if agents()[c.name].offers("status")])
 def test_a_session_runs_as_long_as_its_client_does(name: str, tmp_path: Path) -> None:
     """Asked by the agent's own tool while it works, and again when all is over."""
-    found = client(name)
+    client = get_client(name)
     if name == "qwen":
         pytest.skip("Qwen Code names the process of sessions in its interface only")
     home = tmp_path / "home"
-    found.settle(home)
+    client.settle(home)
     # In the project: some clients let no command name a path outside.
     command, listing = (home / "project" / name for name in ("look", "running.json"))
     argv = ["env", f"PYTHONPATH={SOURCE}", sys.executable, "-c", LISTS, name]
     command.write_text(f"#!/bin/sh\nexec {shlex.join(argv)}\n")
     command.chmod(0o755)
-    script = {PROMPT: [found.run("./look"), ANSWER]}
-    first = order(found, home, script, found.ask(PROMPT))
+    script = {PROMPT: [client.run("./look"), ANSWER]}
+    first = order(client, home, script, client.ask(PROMPT))
     assert 0 == first["ran"][0]["code"], first["ran"]
     listed = json.loads(listing.read_text())
-    uid = newest(found, home)
-    order(found, home, {}, ["./look"])
+    uid = newest(client, home)
+    order(client, home, {}, ["./look"])
 
     assert [uid] == [f"{name}:{session}" for session in listed]
     assert [] == json.loads(listing.read_text())
@@ -187,7 +187,7 @@ def journal(home: Path) -> Path:
         {"type": "tool_result", "tool_use_id": "call_look", "content": "tide.py"},
         {"type": "tool_result", "tool_use_id": "call_cat", "content": FAILED, "is_error": True},
     ]
-    said: list[tuple[str, Any]] = [
+    turns: list[tuple[str, Any]] = [
         ("user", PROMPT),
         ("assistant", [thought, {"type": "text", "text": "I look."}, *calls]),
         ("user", results),
@@ -195,7 +195,7 @@ def journal(home: Path) -> Path:
         ("user", "And the high tide? \N{WATER WAVE}"),
         ("assistant", [{"type": "text", "text": 'high() is missing: say "low" twice.'}]),
     ]
-    for role, content in said:
+    for role, content in turns:
         session.record(role, {"role": role, "content": content})
     session.close()
     return next((home / ".thence").rglob(f"{session.id}.jsonl"))
@@ -206,12 +206,12 @@ def written(writer: str, home: Path) -> str:
     if writer == "ours":
         journal(home)
     else:
-        found = client(writer)
-        found.settle(home)
-        (ran,) = order(found, home, answers(found), found.ask(PROMPT))["ran"]
+        client = get_client(writer)
+        client.settle(home)
+        (ran,) = order(client, home, answers(client), client.ask(PROMPT))["ran"]
         assert 0 == ran["code"], ran
     listing = thence("ls", "--agent", "thence" if writer == "ours" else writer, "--json")
-    listed = order(client("pi"), home, {}, thence("sweep"), listing)["ran"][1]
+    listed = order(get_client("pi"), home, {}, thence("sweep"), listing)["ran"][1]
     return str(json.loads(listed["out"])[0]["session_uid"])
 
 
@@ -221,16 +221,16 @@ def test_the_next_client_sends_the_live_chain_in_order(
     writer: str, reader: str, tmp_path: Path
 ) -> None:
     """Every message, every call with its result, then the new prompt; and nothing counts twice."""
-    found = client(reader)
+    client = get_client(reader)
     if writer == reader:
         pytest.skip("it is its own session")
     home = tmp_path / "home"
-    found.settle(home)
+    client.settle(home)
     uid = written(writer, home)
-    earlier = order(found, home, {EARLIER: [DONE]}, found.ask(EARLIER))  # as on every machine
+    earlier = order(client, home, {EARLIER: [DONE]}, client.ask(EARLIER))  # as on every machine
     assert 0 == earlier["ran"][0]["code"], earlier["ran"]
     shown_, handed = order(
-        found,
+        client,
         home,
         {},
         thence("show", uid, "--as", "messages", "--json"),
@@ -238,25 +238,25 @@ def test_the_next_client_sends_the_live_chain_in_order(
     )["ran"]
     assert 0 == handed["code"], handed
     report, chain = json.loads(handed["out"]), json.loads(shown_["out"])
-    done = order(found, home, {NEXT: [DONE]}, found.ask_again(report["argv"], NEXT))
+    done = order(client, home, {NEXT: [DONE]}, client.ask_again(report["argv"], NEXT))
     assert 0 == done["ran"][0]["code"], done["ran"]
     sent = list(parts(done["asked"][0]))
     calls, results = pairs(sent)
 
     assert [] == missing(chain, sent)
     assert set(calls) == set(results)
-    assert any(NEXT in said.text for said in sent[-3:])
+    assert any(NEXT in part.text for part in sent[-3:])
     assert report["calls"] == sum(sum(report[n].values()) for n in ("kept", "mapped", "told"))
     if writer == "ours":
         assert {SYMBOL: 1} == report["told"]
 
-    session = shown(found, home, f"{reader}:{report['session']}")
+    session = shown(client, home, f"{reader}:{report['session']}")
     # `opencode run` puts prompts in quotation marks; they are handed over as its model got them
     states = {event["summary"].strip('"'): event["state"] for event in session["events"]}
     (edge,) = (edge for edge in session["edges"] if edge["link"] == "adopt")
     assert ("replayed", "live", "live") == (states[PROMPT], states[NEXT], states[DONE])
     assert uid == f"{edge['agent']}:{edge['session']}"
-    assert billed(done["billed"], found) == counted(session)
+    assert billed(done["billed"], client) == counted(session)
 
 
 # -- hooks and MCP --------------------------------------------------------------------------
@@ -265,43 +265,43 @@ def test_the_next_client_sends_the_live_chain_in_order(
 @pytest.mark.parametrize("name", [c.name for c in ALL if agents()[c.name].offers("hooks")])
 def test_our_hook_is_called_by_the_client(name: str, tmp_path: Path) -> None:
     """Nobody asks for a sweep, and the session is listed; the settings are as before afterwards."""
-    found = client(name)
+    client = get_client(name)
     home = tmp_path / "home"
-    found.settle(home)
-    before = {path: (home / path).read_bytes() for path in found.files}
+    client.settle(home)
+    before = {path: (home / path).read_bytes() for path in client.files}
     ran = order(
-        found,
+        client,
         home,
-        answers(found),
+        answers(client),
         thence("hook", "install", name, "--yes"),
-        found.ask(PROMPT),
+        client.ask(PROMPT),
         ["/bin/sh", "-c", SWEPT],
         thence("ls", "--json"),
         thence("hook", "status", name, "--json"),
         thence("hook", "uninstall", name, "--yes"),
     )["ran"]
 
-    assert [0] * 6 == [one["code"] for one in ran], ran
-    assert [(name, "done")] == [(one["flavor"], one["turn"]) for one in json.loads(ran[3]["out"])]
+    assert [0] * 6 == [command["code"] for command in ran], ran
+    assert [(name, "done")] == [(row["flavor"], row["turn"]) for row in json.loads(ran[3]["out"])]
     assert json.loads(ran[4]["out"])[0]["last_nudge"]
-    assert before == {path: (home / path).read_bytes() for path in found.files}
+    assert before == {path: (home / path).read_bytes() for path in client.files}
 
 
 @pytest.mark.parametrize("name", [c.name for c in ALL if agents()[c.name].offers("servers")])
 def test_our_server_is_asked_by_the_client(name: str, tmp_path: Path) -> None:
     """Installed by our command: the model's question reaches it, its answer the model."""
-    found = client(name)
+    client = get_client(name)
     home = tmp_path / "home"
-    found.settle(home)
+    client.settle(home)
     journal(home)
-    before = {path: (home / path).read_bytes() for path in found.files}
+    before = {path: (home / path).read_bytes() for path in client.files}
     done = order(
-        found,
+        client,
         home,
-        {EARLIER: [found.read, *found.search, ANSWER]},  # a prompt that the answer does not hold
+        {EARLIER: [client.read, *client.search, ANSWER]},  # a prompt that the answer does not hold
         thence("sweep", "--json"),
         thence("mcp", "install", name, "--yes"),
-        found.ask(EARLIER),
+        client.ask(EARLIER),
         thence("mcp", "uninstall", name, "--yes"),
     )
     last = json.dumps(done["asked"][-1], ensure_ascii=False)
@@ -310,4 +310,4 @@ def test_our_server_is_asked_by_the_client(name: str, tmp_path: Path) -> None:
     assert "data: thence search, " in last, last[-3000:]
     assert "thence:" in last
     assert "end of data]" in last
-    assert before == {path: (home / path).read_bytes() for path in found.files}
+    assert before == {path: (home / path).read_bytes() for path in client.files}

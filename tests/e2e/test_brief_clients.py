@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.agents import thence
 from tests.e2e.cell import HOME
-from tests.e2e.clients import Client, client, order
+from tests.e2e.clients import Client, get_client, order
 
 pytestmark = pytest.mark.e2e
 
@@ -26,27 +26,27 @@ RECALL = {"qwen": "mcp__thence__recall", "gemini": "mcp_thence_recall"}
 
 def second_session(name: str, home: Path, *, off: bool = False) -> tuple[Client, dict[str, Any]]:
     """Run two sessions, the second with the brief and MCP; return what happened in that one."""
-    found = client(name)
-    found.settle(home)
-    (home / found.folder).mkdir(parents=True, exist_ok=True)
+    client = get_client(name)
+    client.settle(home)
+    (home / client.folder).mkdir(parents=True, exist_ok=True)
     if off:
         (home / ".thence" / "config.toml").write_text(OFF)
-    ran = order(found, home, {FIRST: [PLANTED]}, found.ask(FIRST))["ran"]
+    ran = order(client, home, {FIRST: [PLANTED]}, client.ask(FIRST))["ran"]
     assert 0 == ran[0]["code"], ran
     recall = (RECALL[name], {"question": "what does the lamp of the mole burn"})
     done = order(
-        found,
+        client,
         home,
         {SECOND: [recall, DONE]},
         thence("sweep", "--json"),
         thence("hook", "install", name, "--brief", "--yes"),
         thence("mcp", "install", name, "--yes"),
-        found.ask(SECOND),
+        client.ask(SECOND),
         thence("mcp", "uninstall", name, "--yes"),
         thence("hook", "uninstall", name, "--yes"),
     )
-    assert [0] * 6 == [one["code"] for one in done["ran"]], done["ran"]
-    return found, done
+    assert [0] * 6 == [command["code"] for command in done["ran"]], done["ran"]
+    return client, done
 
 
 @pytest.mark.parametrize("name", RECALL)

@@ -55,7 +55,7 @@ def no_cell() -> str:
 
 
 def client(name: str) -> Agent:
-    """Give a client, or skip with the reason why there is none."""
+    """Return a client, or skip with the reason why there is none."""
     if why := no_cell():
         pytest.skip(why)
     if not (CLIENTS / "bin" / name).exists():
@@ -65,7 +65,7 @@ def client(name: str) -> Agent:
 
 
 def going_on(name: str, session: str) -> list[str]:
-    """Give the command with which a client goes on with a session of its own."""
+    """Return the command with which a client goes on with a session of its own."""
     program = str(CLIENTS / "bin" / name)
     if name == "codex":
         sure = "--dangerously-bypass-approvals-and-sandbox"
@@ -108,8 +108,8 @@ def written(writer: str, home: Path) -> Path:
     asked = order(agent, home, PROMPT, answers, agent.ask())["ran"][0]
     assert 0 == asked["code"], asked
     logs = {"claude": "projects/*/*.jsonl", "codex": "sessions/*/*/*/*.jsonl"}
-    found = (home / agent.folder).glob(logs.get(writer, "sessions/*/*/updates.jsonl"))
-    return next(iter(found))
+    paths = (home / agent.folder).glob(logs.get(writer, "sessions/*/*/updates.jsonl"))
+    return next(iter(paths))
 
 
 def with_an_image(writer: str, home: Path) -> Path:
@@ -136,13 +136,13 @@ def _by_our_journal(home: Path) -> Path:
     look = {"type": "tool_use", "id": "call_look", "name": "shell", "input": {"command": "ls"}}
     find = {"type": "tool_use", "id": "call_find", "name": "find_symbol", "input": {"name": "add"}}
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
-    said: list[tuple[str, Any]] = [
+    turns: list[tuple[str, Any]] = [
         ("user", PROMPT),
         ("assistant", [thought, {"type": "text", "text": "I look."}, look, find]),
         ("user", [_result("call_find", "calc.py:1"), _result("call_look", "calc.py")]),
         ("assistant", [{"type": "text", "text": ANSWER}]),
     ]
-    for role, content in said:
+    for role, content in turns:
         session.record(role, {"role": role, "content": content})
     session.close()
     return next((home / ".thence").rglob(f"{session.id}.jsonl"))
@@ -153,7 +153,7 @@ def _result(call: str, text: str) -> dict[str, Any]:
 
 
 def inside(path: Path, home: Path) -> str:
-    """Give a file's name inside the cell."""
+    """Return a file's name inside the cell."""
     return str(cell.HOME / path.relative_to(home))
 
 
@@ -221,7 +221,7 @@ def handed(reader: str, path: Path, home: Path, *options: str) -> Handed:
 # -- what was sent --------------------------------------------------------------------------
 
 
-class Said(NamedTuple):
+class Part(NamedTuple):
     """One part of a request."""
 
     kind: str
@@ -230,7 +230,7 @@ class Said(NamedTuple):
     call: str = ""
 
 
-def parts(body: dict[str, Any]) -> Iterator[Said]:
+def parts(body: dict[str, Any]) -> Iterator[Part]:
     """Yield the parts of a request of any API, in order."""
     for message in body.get("contents", ()):
         yield from _parts_of_gemini(message)
@@ -239,43 +239,43 @@ def parts(body: dict[str, Any]) -> Iterator[Said]:
     for item in body.get("input", ()):
         kind = item.get("type", "message")
         if kind.endswith("_call_output"):
-            yield Said("result", "user", _text(item["output"]), item["call_id"])
+            yield Part("result", "user", _text(item["output"]), item["call_id"])
         elif kind.endswith("_call"):
-            yield Said("call", "assistant", item["name"], item["call_id"])
+            yield Part("call", "assistant", item["name"], item["call_id"])
         elif kind == "message":
-            yield Said("text", item["role"], _text(item["content"]))
+            yield Part("text", item["role"], _text(item["content"]))
         else:
-            yield Said(kind, "", "")
+            yield Part(kind, "", "")
 
 
-def _parts_of_message(message: dict[str, Any]) -> Iterator[Said]:
+def _parts_of_message(message: dict[str, Any]) -> Iterator[Part]:
     """Yield the parts of a message of the Messages or the Chat Completions API."""
     content = message.get("content") or []
     if message["role"] == "tool":
-        yield Said("result", "user", _text(content), message["tool_call_id"])
+        yield Part("result", "user", _text(content), message["tool_call_id"])
         return
     for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         if block["type"] == "tool_use":
-            yield Said("call", "assistant", block["name"], block["id"])
+            yield Part("call", "assistant", block["name"], block["id"])
         elif block["type"] == "tool_result":
-            yield Said("result", "user", _text(block["content"]), block["tool_use_id"])
+            yield Part("result", "user", _text(block["content"]), block["tool_use_id"])
         else:
-            yield Said(block["type"], message["role"], block.get("text", ""))
+            yield Part(block["type"], message["role"], block.get("text", ""))
     for call in message.get("tool_calls") or ():
-        yield Said("call", "assistant", call["function"]["name"], call["id"])
+        yield Part("call", "assistant", call["function"]["name"], call["id"])
 
 
-def _parts_of_gemini(message: dict[str, Any]) -> Iterator[Said]:
+def _parts_of_gemini(message: dict[str, Any]) -> Iterator[Part]:
     role = "assistant" if message["role"] == "model" else "user"
     for part in message["parts"]:
         if "functionCall" in part:
             call = part["functionCall"]
-            yield Said("call", role, call["name"], call.get("id", ""))
+            yield Part("call", role, call["name"], call.get("id", ""))
         elif "functionResponse" in part:
             answer = part["functionResponse"]
-            yield Said("result", role, json.dumps(answer["response"]), answer.get("id", ""))
+            yield Part("result", role, json.dumps(answer["response"]), answer.get("id", ""))
         else:
-            yield Said("text", role, part.get("text", ""))
+            yield Part("text", role, part.get("text", ""))
 
 
 def _text(content: Any) -> str:
@@ -284,7 +284,7 @@ def _text(content: Any) -> str:
     return "\n".join(part.get("text", "") for part in content)
 
 
-def missing(chain: list[dict[str, Any]], sent: list[Said]) -> list[str]:
+def missing(chain: list[dict[str, Any]], sent: list[Part]) -> list[str]:
     """Say what of a chain is not in a request, or not in its place."""
     out: list[str] = []
     at = 0
@@ -308,23 +308,23 @@ def missing(chain: list[dict[str, Any]], sent: list[Said]) -> list[str]:
     return out
 
 
-def _says(said: Said, block: dict[str, Any], message: dict[str, Any], results: Any) -> bool:
+def _says(part: Part, block: dict[str, Any], message: dict[str, Any], results: Any) -> bool:
     if block["type"] == "text":
-        return said.role == message["role"] and block["text"].strip() in said.text
+        return part.role == message["role"] and block["text"].strip() in part.text
     if block["type"] == "tool_result":
-        return said.kind == "result" and said.call == block["tool_use_id"]
+        return part.kind == "result" and part.call == block["tool_use_id"]
     if block["type"] == "tool_use":
-        told = f"I called {block['name']}," in said.text and results[block["id"]] in said.text
-        return (said.kind == "call" and said.call == block["id"]) or (
-            said.kind == "text" and said.role == "assistant" and told
+        is_told = f"I called {block['name']}," in part.text and results[block["id"]] in part.text
+        return (part.kind == "call" and part.call == block["id"]) or (
+            part.kind == "text" and part.role == "assistant" and is_told
         )
     return False
 
 
-def pairs(sent: list[Said]) -> tuple[list[str], list[str]]:
-    """Give the calls of a request and what was answered."""
-    calls = [said.call for said in sent if said.kind == "call"]
-    return sorted(calls), sorted(said.call for said in sent if said.kind == "result")
+def pairs(sent: list[Part]) -> tuple[list[str], list[str]]:
+    """Return the calls of a request and what was answered."""
+    calls = [part.call for part in sent if part.kind == "call"]
+    return sorted(calls), sorted(part.call for part in sent if part.kind == "result")
 
 
 def counted_once(done: Handed) -> None:
@@ -355,8 +355,8 @@ def test_the_next_client_sends_the_whole_history(writer: str, reader: str, tmp_p
 
     assert [] == missing(done.chain, sent)
     assert calls == results
-    assert NEXT in sent[-1].text or any(NEXT in said.text for said in sent[-3:])
-    assert [] == [said for said in sent if said.kind in ("thinking", "reasoning")]
+    assert NEXT in sent[-1].text or any(NEXT in part.text for part in sent[-3:])
+    assert [] == [part for part in sent if part.kind in ("thinking", "reasoning")]
     report = done.report
     counted = [sum(report[name].values()) for name in ("kept", "mapped", "told")]
     assert 2 == report["calls"] == sum(counted)
@@ -386,7 +386,7 @@ def test_a_session_goes_on_from_an_earlier_event(reader: str, tmp_path: Path) ->
 
     assert [] == missing(done.chain[:2], sent)
     assert [call["message"]["content"][0]["id"]] == calls == results
-    assert [] == [said for said in sent if ANSWER in said.text]
+    assert [] == [part for part in sent if ANSWER in part.text]
     assert call["uuid"] == done.report["event"]
 
 
@@ -411,7 +411,7 @@ def test_the_printed_command_resumes_in_the_clients_own_interface(
 
     assert [] == missing(json.loads(shown["out"]), sent)
     assert calls == results
-    assert any(NEXT in said.text for said in sent[-3:])
+    assert any(NEXT in part.text for part in sent[-3:])
 
 
 def test_resume_with_codex_goes_on_in_one_step(tmp_path: Path) -> None:
@@ -426,9 +426,9 @@ def test_resume_with_codex_goes_on_in_one_step(tmp_path: Path) -> None:
     done = talked(agent, home, run)
     sent = list(parts(done["asked"][0]))
 
-    assert any(PROMPT in said.text for said in sent)
-    assert any(ANSWER in said.text for said in sent)
-    assert any(NEXT in said.text for said in sent[-3:])
+    assert any(PROMPT in part.text for part in sent)
+    assert any(ANSWER in part.text for part in sent)
+    assert any(NEXT in part.text for part in sent[-3:])
 
 
 @pytest.mark.parametrize(("writer", "reader"), [("claude", "grok"), ("grok", "claude")])
@@ -456,12 +456,12 @@ def test_a_file_that_a_prompt_names_reaches_the_next_model(reader: str, tmp_path
     client(reader)
     home = tmp_path / "home"
     done = handed(reader, with_an_image("claude", home), home)
-    told = [said.text for said in parts(done.asked[0]) if "1\tdef add(a, b):" in said.text]
+    texts = [part.text for part in parts(done.asked[0]) if "1\tdef add(a, b):" in part.text]
 
-    assert 1 == len(told)
+    assert 1 == len(texts)
     if reader in ("codex", "grok"):
-        assert told[0].startswith("[Recorded by claude, not written by the user:]")
-        assert "<user_query>" not in told[0]
+        assert texts[0].startswith("[Recorded by claude, not written by the user:]")
+        assert "<user_query>" not in texts[0]
 
 
 @pytest.mark.parametrize("reader", ["claude", "codex", "grok"])
@@ -478,5 +478,5 @@ def test_a_session_with_files_and_images_resumes_in_the_clients_own_interface(
     done = talked(agent, home, json.loads(gave["out"])["command"])
     sent = list(parts(done["asked"][0]))
 
-    assert any("1\tdef add(a, b):" in said.text for said in sent)
-    assert any(NEXT in said.text for said in sent[-3:])
+    assert any("1\tdef add(a, b):" in part.text for part in sent)
+    assert any(NEXT in part.text for part in sent[-3:])

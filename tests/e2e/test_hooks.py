@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import cell
-from tests.e2e.agents import AGENTS, ANSWER, CLIENTS, ENV, PROMPT, Agent, plain, thence, told
+from tests.e2e.agents import AGENTS, ANSWER, CLIENTS, ENV, PROMPT, Agent, plain, texts_of, thence
 
 pytestmark = pytest.mark.e2e
 
@@ -31,13 +31,13 @@ def no_cell() -> str:
 @pytest.fixture(params=list(AGENTS))
 def agent(request: pytest.FixtureRequest) -> Agent:
     """A client, or the reason why there is none."""
-    found = AGENTS[request.param]
+    chosen = AGENTS[request.param]
     if why := no_cell():
         pytest.skip(why)
-    if not (CLIENTS / "bin" / found.name).exists():
-        reason = CLIENTS / f"{found.name}.reason"
+    if not (CLIENTS / "bin" / chosen.name).exists():
+        reason = CLIENTS / f"{chosen.name}.reason"
         pytest.skip(reason.read_text() if reason.exists() else "scripts/clients was not run")
-    return found
+    return chosen
 
 
 def order(agent: Agent, home: Path, *commands: list[str], harm: str = "none") -> dict[str, Any]:
@@ -58,8 +58,8 @@ def order(agent: Agent, home: Path, *commands: list[str], harm: str = "none") ->
 
 def words(ran: dict[str, Any]) -> tuple[int, str, str]:
     """How a client ended and what it printed, but that Codex says on stderr which hooks it ran."""
-    said = "".join(HOOK_RAN.split(ran["err"]))
-    return ran["code"], plain(ran["out"]), plain(said)
+    errors = "".join(HOOK_RAN.split(ran["err"]))
+    return ran["code"], plain(ran["out"]), plain(errors)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Agent], S
         home = tmp_path_factory.mktemp("without") / "home"
         return home, order(AGENTS[name], home, AGENTS[name].ask())
 
-    return lambda agent: ran(next(name for name, one in AGENTS.items() if one.name == agent.name))
+    return lambda agent: ran(
+        next(name for name, known in AGENTS.items() if known.name == agent.name)
+    )
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -98,12 +100,12 @@ def test_no_client_is_disturbed_and_its_session_is_kept(
     assert 0 == installed["code"], installed
     assert ANSWER in plainly["ran"][0]["out"]
     assert words(plainly["ran"][0]) == words(asked)
-    assert told(plainly["asked"]) == told(hooked["asked"])
+    assert texts_of(plainly["asked"]) == texts_of(hooked["asked"])
     assert agent.log(without)
     assert agent.log(without) == agent.log(with_it)
     assert 0 == swept["code"], swept
     assert [(agent.name, "done")] == [
-        (one["flavor"], one["turn"]) for one in json.loads(listed["out"])
+        (row["flavor"], row["turn"]) for row in json.loads(listed["out"])
     ]
 
 
@@ -134,7 +136,7 @@ def test_a_session_that_nobody_looks_for_is_found_by_its_nudge(
     names = [Path(line).stem for line in nudges["out"].split()]
 
     assert 0 == asked["code"], asked
-    assert [f"{one['flavor']}-{one['native_session_id']}" for one in json.loads(listed["out"])] == (
+    assert [f"{row['flavor']}-{row['native_session_id']}" for row in json.loads(listed["out"])] == (
         names
     )
     assert 1 == len(names)

@@ -119,4 +119,4 @@ def test_the_sandbox_of_codex_is_not_left_through_our_hook(name: str, tmp_path: 
 
     assert not (home / "DIRECT").exists(), "the sandbox is not there"
     assert not (home / MARK).exists(), (home / MARK).read_text()
-    assert [0, 0, 0] == [one["code"] for one in done["ran"]], done["ran"]
+    assert [0, 0, 0] == [command["code"] for command in done["ran"]], done["ran"]

@@ -120,6 +120,6 @@ def test_hooks_of_a_real_client_capture_after_an_upgrade(
     assert ANSWER in asked["out"]
     assert f"/queue/{agent.name}-" in nudges["out"]
     assert [(agent.name, "done")] == [
-        (one["flavor"], one["turn"]) for one in json.loads(listed["out"])
+        (row["flavor"], row["turn"]) for row in json.loads(listed["out"])
     ]
     assert wheels.LATER in (home / ".thence" / "bin" / "thence").read_text()

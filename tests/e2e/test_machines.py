@@ -154,12 +154,16 @@ def _go_on(machine: Machine, uid: str, reader: str, prompt: str, answer: str) ->
         ask = [prompt if word == NEXT else word for word in going_on("codex", session)]
         machine.run(ask, env=agent.env, script={prompt: [answer]})
     else:
-        found = clients.BY_NAME[reader]
-        found.settle(machine.home)
-        machine.run(found.ask("What is a tide?"), env=found.env, script={"What is a tide?": ["."]})
+        next_client = clients.BY_NAME[reader]
+        next_client.settle(machine.home)
+        machine.run(
+            next_client.ask("What is a tide?"),
+            env=next_client.env,
+            script={"What is a tide?": ["."]},
+        )
         (plan,) = machine.run(resume)
-        ask = found.ask_again(json.loads(plan)["argv"], prompt)
-        machine.run(ask, env=found.env, script={prompt: [answer]})
+        ask = next_client.ask_again(json.loads(plan)["argv"], prompt)
+        machine.run(ask, env=next_client.env, script={prompt: [answer]})
     return machine.asked[0]
 
 
@@ -169,7 +173,7 @@ def test_what_was_begun_on_one_machine_goes_on_in_another_agent_on_another(
 ) -> None:
     """By ssh, without the log and the folder: every message and call of the live chain is sent."""
     client("claude")
-    client("codex") if reader == "codex" else clients.client(reader)
+    client("codex") if reader == "codex" else clients.get_client(reader)
     alpha, beta = network.plug_in("alpha"), network.plug_in("beta")
     phrase = _begin(network, alpha)
     (row,) = alpha.sessions()
@@ -194,7 +198,7 @@ def test_a_session_goes_over_three_machines_and_agents(network: Network) -> None
     """Begun in Claude Code, continued in Codex, then in Gemini: each sends all that was before."""
     client("claude")
     client("codex")
-    clients.client("gemini")
+    clients.get_client("gemini")
     alpha, beta, gamma = (network.plug_in(name) for name in ("alpha", "beta", "gamma"))
     phrase = _begin(network, alpha)
     (first,) = alpha.sessions()
@@ -212,12 +216,12 @@ def test_a_session_goes_over_three_machines_and_agents(network: Network) -> None
         {row["session_uid"]: row["machine"] or machine.name for row in machine.sessions()}
         for machine in (alpha, beta, gamma)
     ]
-    said = " ".join(part.text for part in sent)
+    request_text = " ".join(part.text for part in sent)
 
     assert "beta" == second["machine"]
     assert [] == missing(chain, sent)
-    places = [said.index(text) for text in (PROMPT, ANSWER, NEXT, DONE)]
+    places = [request_text.index(text) for text in (PROMPT, ANSWER, NEXT, DONE)]
     assert places == sorted(places)
-    assert said.rindex(LAST) > places[-1]
+    assert request_text.rindex(LAST) > places[-1]
     assert listed[0] == listed[1] == listed[2]
     assert ["alpha", "beta", "gamma"] == sorted(set(listed[0].values()))

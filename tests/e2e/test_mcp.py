@@ -55,7 +55,7 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 def order(agent: Agent, home: Path, answers: list[Any], *commands: list[str]) -> dict[str, Any]:
     """Run commands with a model that answers so."""
-    told = {
+    request = {
         "home": str(home),
         "commands": commands,
         "env": ENV | agent.env,
@@ -63,11 +63,11 @@ def order(agent: Agent, home: Path, answers: list[Any], *commands: list[str]) ->
         "answers": answers,
         "harm": "none",
     }
-    return cell.run(told)
+    return cell.run(request)
 
 
 def asking(agent: Agent) -> list[str]:
-    """Give the command that runs a session in which the server may be asked."""
+    """Return the command that runs a session in which the server may be asked."""
     program = agent.ask()
     return [*program, "mcp__thence__search"] if agent.name == "claude" else program
 
@@ -87,9 +87,11 @@ def test_an_agent_asks_its_past(agent: Agent, tmp_path: Path) -> None:
         thence("mcp", "uninstall", agent.name, "--yes"),
     )
     swept, installed, asked, gone = done["ran"]
-    told = json.dumps(done["asked"][-1])
+    text = json.dumps(done["asked"][-1])
 
-    assert [0, 0, 0, 0] == [one["code"] for one in (swept, installed, asked, gone)], done["ran"]
-    assert "data: thence search, " in told, asked
-    assert "end of data]" in told
-    assert f"{agent.name}:" in told
+    assert [0, 0, 0, 0] == [command["code"] for command in (swept, installed, asked, gone)], done[
+        "ran"
+    ]
+    assert "data: thence search, " in text, asked
+    assert "end of data]" in text
+    assert f"{agent.name}:" in text

@@ -10,18 +10,18 @@ from tests.faults.warm import Child, Warm
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-MEMORY = Path("/dev/shm")
+MEMORY_FOLDER = Path("/dev/shm")
 """A folder in memory, where there is one: what a kill leaves does not depend on the disk."""
 
-WAIT = 0.0005, 0.012
+WAIT_S = 0.0005, 0.012
 """Shorter than for a writer that has to be started: what it writes has to be read, too."""
 
 
-class Hasty(JournalSubject):
-    """Our journal without the good-byes, which are not what is looked at here."""
+class UncleanSubject(JournalSubject):
+    """Our journal without the events of closing, which are not tested here."""
 
     def append_one(self, path: Path, number: int) -> None:
-        """Go on with the session, append, let go."""
+        """Continue the session, append, and release the file."""
         session = self._open(path)
         session.record("user", self._payload(number))
         if session._run is not None:
@@ -29,10 +29,10 @@ class Hasty(JournalSubject):
 
 
 class WarmSuite(CrashSuite):
-    """The suite, with writers that are there in a few milliseconds."""
+    """The suite, with writers that start in a few milliseconds."""
 
     def __init__(self, warm: Warm, subject: JournalSubject, folder: Path, seed: int) -> None:
-        super().__init__(subject, seed=seed, folder=folder, torn=subject.torn, wait=WAIT)
+        super().__init__(subject, seed=seed, folder=folder, torn=subject.torn, wait=WAIT_S)
         self._journal = subject
         self._warm = warm
 
@@ -44,10 +44,10 @@ class WarmSuite(CrashSuite):
         return self._warm.start(write, *files, first, count, subject.largest, subject.durability)
 
 
-def write(path: str, acknowledged: str, *given: int | str) -> None:
-    """Write numbers, and what was acknowledged of them."""
-    first, count, largest, durability = given
+def write(path: str, acknowledged: str, *options: int | str) -> None:
+    """Write numbers, and log the acknowledged ones."""
+    first, count, largest, durability = options
     subject = JournalSubject(largest=int(largest), durability=cast("Durability", durability))
-    out = os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
+    descriptor = os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
     for number in subject.write(Path(path), int(first), int(count)):
-        os.write(out, b"%d\n" % number)
+        os.write(descriptor, b"%d\n" % number)

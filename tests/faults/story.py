@@ -1,8 +1,8 @@
-"""One of everything a journal does, told as it goes; and what must be there afterwards.
+"""A story: everything that a journal does, once, with a log of what was promised.
 
-The story is run with system calls that fail or kill. What it has been promised it writes down
-with `writev`, which no fault is aimed at: a step and what identifies it. After an error it says
-so, records one more event in the same session and ends. `check` opens what is left.
+It runs with system calls that fail or kill. It logs every promise with `writev`, into which no
+fault is injected: a step and what identifies it. After an error it logs the error, records one
+more event in the same session and ends. `check` opens what is left.
 """
 
 from __future__ import annotations
@@ -24,72 +24,72 @@ from thence.journal.checkpoint import Checkpoint
 from thence.journal.log import Durability
 from thence.journal.spill import Spill
 
-Say = Callable[..., None]
+Log = Callable[..., None]
 
-BIG = "0123456789abcdef" * 2500
-EVENTS = 20
+LARGE_TEXT = "0123456789abcdef" * 2500
+EVENT_COUNT = 20
 SUMMARY = "what was said so far"
 READY = b"\n"
-"""Written before the story: a fault that strikes earlier would hit the telling, not the told."""
+"""Logged before the story starts, so that no fault strikes before."""
 
 
-def tell(root: str, told: str, go: str, durability: Durability) -> None:
-    """Say that the door is open, wait for the word, then do everything once."""
-    out = os.open(told, os.O_WRONLY | os.O_APPEND)
+def run_story(root: str, log_path: str, go_path: str, durability: Durability) -> None:
+    """Log that this process is ready, wait for the file `go_path`, then do everything once."""
+    descriptor = os.open(log_path, os.O_WRONLY | os.O_APPEND)
     work = Path(root, "work")
-    os.writev(out, [READY])
-    while not os.path.exists(go):  # noqa: PTH110 - polled
+    os.writev(descriptor, [READY])
+    while not os.path.exists(go_path):  # noqa: PTH110 - polled
         time.sleep(0.001)
     sessions: list[Session] = []
 
-    def say(*what: str) -> None:
-        os.writev(out, [msgspec.json.encode(what) + b"\n"])
+    def log(*entry: str) -> None:
+        os.writev(descriptor, [msgspec.json.encode(entry) + b"\n"])
 
     try:
-        _everything(Journal(Path(root, "home"), durability=durability), work, sessions, say)
+        _run_all_steps(Journal(Path(root, "home"), durability=durability), work, sessions, log)
     except ThenceError as error:
-        say("error", error.message)
+        log("error", error.message)
         with contextlib.suppress(ThenceError):
             for session in sessions[-1:]:
-                _record(session, "after", say)
+                _record(session, "after", log)
         sys.exit(error.exit_code)
     finally:
-        os.close(out)
+        os.close(descriptor)
 
 
-def _everything(journal: Journal, work: Path, sessions: list[Session], say: Say) -> None:
+def _run_all_steps(journal: Journal, work: Path, sessions: list[Session], log: Log) -> None:
     session = journal.create(cwd=work)
     sessions.append(session)
-    say("session", session.id)
-    for number in range(EVENTS):
-        _record(session, f"event {number}", say)
+    log("session", session.id)
+    for number in range(EVENT_COUNT):
+        _record(session, f"event {number}", log)
         if number % 7 == 6:
             session.flush()
     for call in ("one", "two"):
         session.record("assistant", _call(call))
-        receipt = session.record("user", _result(call, f"{call} {BIG}"))
-        say("spill", session.id, receipt.uuid, f"{call} {BIG}")
+        receipt = session.record("user", _result(call, f"{call} {LARGE_TEXT}"))
+        log("spill", session.id, receipt.uuid, f"{call} {LARGE_TEXT}")
     checkpoint = session.checkpoint([work / "file.txt"])
-    say("checkpoint", session.id, msgspec.json.encode(checkpoint).decode())
-    kept = _record(session, "kept", say)
-    session.compact(SUMMARY, keep_from=kept)
-    say("compacted", session.id)
-    _record(session, "after the boundary", say)
+    log("checkpoint", session.id, msgspec.json.encode(checkpoint).decode())
+    first_kept = _record(session, "kept", log)
+    session.compact(SUMMARY, keep_from=first_kept)
+    log("compacted", session.id)
+    _record(session, "after the boundary", log)
     session.close()
     for verb in (journal.fork, journal.resume):
         other = verb(session.id)
         sessions.append(other)
-        _record(other, verb.__name__, say)
+        _record(other, verb.__name__, log)
         other.close()
-    going = journal.resume(session.id, mode="continue")
-    sessions.append(going)
-    _record(going, "going on", say)
-    going.close()
+    continued = journal.resume(session.id, mode="continue")
+    sessions.append(continued)
+    _record(continued, "going on", log)
+    continued.close()
 
 
-def _record(session: Session, text: str, say: Say) -> str:
+def _record(session: Session, text: str, log: Log) -> str:
     receipt = session.record("user", {"role": "user", "content": text})
-    say("event", session.id, receipt.uuid, text)
+    log("event", session.id, receipt.uuid, text)
     return receipt.uuid
 
 
@@ -108,65 +108,65 @@ def _result(call: str, text: str) -> JSON:
 # -- afterwards -----------------------------------------------------------------------------
 
 
-def check(root: Path, told: list[list[str]]) -> list[str]:
-    """Say which promises were broken."""
+def check(root: Path, log: list[list[str]]) -> list[str]:
+    """Return the promises that are broken."""
     journal = Journal(root / "home")
-    broken: list[str] = []
-    sessions = list(dict.fromkeys(line[1] for line in told if line[0] != "error"))
+    violations: list[str] = []
+    sessions = list(dict.fromkeys(line[1] for line in log if line[0] != "error"))
     for name in sessions:
         try:
-            broken += _check_session(journal, root, name, [t for t in told if t[1] == name])
+            violations += _check_session(journal, root, name, [t for t in log if t[1] == name])
         except ThenceError as error:
-            broken.append(f"{name} cannot be opened: {error.message}")
-    return broken
+            violations.append(f"{name} cannot be opened: {error.message}")
+    return violations
 
 
-def _check_session(journal: Journal, root: Path, name: str, told: list[list[str]]) -> list[str]:
-    broken = []
+def _check_session(journal: Journal, root: Path, name: str, log: list[list[str]]) -> list[str]:
+    violations = []
     with journal.resume(name, mode="continue") as session:
         last = session.record("user", {"role": "user", "content": "next"}).uuid
-        seen = str(session.messages)
-        loaded = [(t[2], t[3]) for t in told if t[0] == "spill"]
-        broken += _spilled(journal, name, loaded)
-        for _, _, saved in (t for t in told if t[0] == "checkpoint"):
+        messages = str(session.messages)
+        spills = [(entry[2], entry[3]) for entry in log if entry[0] == "spill"]
+        violations += _check_spills(journal, name, spills)
+        for _, _, checkpoint in (entry for entry in log if entry[0] == "checkpoint"):
             (root / "work" / "file.txt").write_text("spoiled")
-            session.rewind_files(msgspec.json.decode(saved, type=Checkpoint))
+            session.rewind_files(msgspec.json.decode(checkpoint, type=Checkpoint))
             if (root / "work" / "file.txt").read_text() != "as it was":
-                broken.append("checkpoint does not come back")
-    compacted = SUMMARY in seen
-    if ["compacted", name] in told and not compacted:
-        broken.append("the compaction is not seen")
-    if "next" not in seen:
-        broken.append("the next event is not seen")
+                violations.append("checkpoint does not come back")
+    compacted = SUMMARY in messages
+    if ["compacted", name] in log and not compacted:
+        violations.append("the compaction is not seen")
+    if "next" not in messages:
+        violations.append("the next event is not seen")
     texts = _texts(journal, name)
     if texts.get(last) != ["next"]:
-        broken.append("the next event is not read")
-    for _, _, uuid, text in (t for t in told if t[0] == "event"):
+        violations.append("the next event is not read")
+    for _, _, uuid, text in (entry for entry in log if entry[0] == "event"):
         if texts.get(uuid) != [text]:
-            broken.append(f"{text} is read as {texts.get(uuid)}")
-        if not compacted and text.startswith("event ") and text not in seen:
-            broken.append(f"{text} is not seen by the model")
-    return broken
+            violations.append(f"{text} is read as {texts.get(uuid)}")
+        if not compacted and text.startswith("event ") and text not in messages:
+            violations.append(f"{text} is not seen by the model")
+    return violations
 
 
 def _texts(journal: Journal, name: str) -> dict[str, list[JSON]]:
-    """Contents by id; a second copy counts when it says something else."""
-    out: dict[str, list[JSON]] = {}
+    """Return contents by id; a second copy counts if it is different."""
+    texts: dict[str, list[JSON]] = {}
     for path in sorted(journal.root.rglob(f"{name}*.jsonl")):
         for event in codec.decode(path.read_bytes()).events:
             content = event.fields.get("content")
-            if content not in out.setdefault(event.uuid, []):
-                out[event.uuid].append(content)
-    return out
+            if content not in texts.setdefault(event.uuid, []):
+                texts[event.uuid].append(content)
+    return texts
 
 
-def _spilled(journal: Journal, name: str, told: list[tuple[str, str]]) -> list[str]:
-    """Load what was moved to side files."""
-    broken = []
+def _check_spills(journal: Journal, name: str, spills: list[tuple[str, str]]) -> list[str]:
+    """Return the spills that cannot be loaded."""
+    violations = []
     spill = Spill(journal.root / layout.SPILL / name)
     texts = _texts(journal, name)
-    for uuid, whole in told:
-        found = [block.get("content") for said in texts.get(uuid, []) for block in said]
-        if len(found) != 1 or spill.restore(found[0]) != whole:
-            broken.append(f"spill {uuid} does not come back")
-    return broken
+    for uuid, expected in spills:
+        contents = [block.get("content") for message in texts.get(uuid, []) for block in message]
+        if len(contents) != 1 or spill.restore(contents[0]) != expected:
+            violations.append(f"spill {uuid} does not come back")
+    return violations

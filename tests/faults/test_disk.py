@@ -21,15 +21,15 @@ from thence.journal import Journal, Session
 from thence.journal.log import Disk, Log, make_folder
 from thence.testing import SAMPLE_SESSION, JournalSubject
 
-LINE = 3000
+LINE_BYTES = 3000
 
 
-def fill(root: str, told: str, limit: int) -> None:
+def fill_disk(root: str, log_path: str, limit: int) -> None:
     """Record until no more fits below the limit, make room, go on. Runs in a child."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     session = Journal(root).create(session=SAMPLE_SESSION)
     session.flush()
-    out = os.open(told, os.O_WRONLY | os.O_APPEND)
+    log = os.open(log_path, os.O_WRONLY | os.O_APPEND)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     for number in range(1000):
@@ -37,35 +37,35 @@ def fill(root: str, told: str, limit: int) -> None:
             uuid = _record(session, number)
         except NotAppendable as error:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-            os.write(out, b"full %s\n" % error.message.encode())
+            os.write(log, b"full %s\n" % error.message.encode())
             break
-        os.write(out, b"%s\n" % uuid.encode())
-    os.write(out, b"%s\n" % _record(session, -1).encode())
+        os.write(log, b"%s\n" % uuid.encode())
+    os.write(log, b"%s\n" % _record(session, -1).encode())
     session.close()
 
 
 def _record(session: Session, number: int) -> str:
-    said = {"role": "user", "content": f"{number} " + "x" * LINE}
-    return session.record("user", said).uuid
+    message = {"role": "user", "content": f"{number} " + "x" * LINE_BYTES}
+    return session.record("user", message).uuid
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("limit", [LINE, 10_000, 20_001, 50_000])
+@pytest.mark.parametrize("limit", [LINE_BYTES, 10_000, 20_001, 50_000])
 def test_a_line_that_fits_half_is_an_error_and_costs_itself_only(
     limit: int, tmp_path: Path, warm: Warm
 ) -> None:
     """A real short write: the error is clear, and after room was made the same session goes on."""
-    told = tmp_path / "told"
-    told.touch()
-    ended = warm.start(fill, str(tmp_path), str(told), limit).wait()
-    lines = told.read_text().splitlines()
+    log = tmp_path / "told"
+    log.touch()
+    exit_code = warm.start(fill_disk, str(tmp_path), str(log), limit).wait()
+    lines = log.read_text().splitlines()
     full = [line for line in lines if line.startswith("full")]
     promised = [line for line in lines if not line.startswith("full")]
     data = JournalSubject().file(tmp_path).read_bytes()
     decoded = codec.decode(data)
     read = dict.fromkeys(event.uuid for event in decoded.events if event.type == "user")
 
-    assert 0 == ended
+    assert 0 == exit_code
     assert ["full cannot write to"] == [line[:20] for line in full]
     assert "File too large" in full[0]
     assert promised == list(read)
@@ -109,11 +109,11 @@ def test_a_full_disk_is_an_error_until_there_is_room(small: Path) -> None:
     assert error.value.hint is not None
     assert promised[:-1] == while_full
     assert promised == after
-    assert len(promised) == str(again.messages).count("x" * LINE)
+    assert len(promised) == str(again.messages).count("x" * LINE_BYTES)
     again.close()
 
 
-class Failing(Disk):
+class FailingDisk(Disk):
     """A disk whose next syncs fail, and which notes the others."""
 
     def __init__(self, failures: int = 0) -> None:
@@ -134,7 +134,7 @@ class Failing(Disk):
 
 def test_a_file_that_its_maker_did_not_make_durable_is_made_so(tmp_path: Path) -> None:
     """The maker was killed, or its sync failed: who comes next does it before the first line."""
-    disk = Failing(failures=1)
+    disk = FailingDisk(failures=1)
     with pytest.raises(NotAppendable, match="Input/output error"):
         Log(tmp_path / "log.jsonl", disk=disk)
     before = disk.folders
@@ -145,7 +145,7 @@ def test_a_file_that_its_maker_did_not_make_durable_is_made_so(tmp_path: Path) -
 
 def test_a_folder_that_could_not_be_made_durable_is_made_again(tmp_path: Path) -> None:
     """Otherwise the second try would find it and call it durable."""
-    disk = Failing(failures=1)
+    disk = FailingDisk(failures=1)
     with pytest.raises(NotAppendable, match="cannot write to"):
         make_folder(tmp_path / "a" / "b", disk=disk)
     there = (tmp_path / "a").exists()
@@ -158,7 +158,7 @@ def test_a_folder_that_could_not_be_made_durable_is_made_again(tmp_path: Path) -
 
 def test_closing_that_failed_can_be_tried_again(tmp_path: Path) -> None:
     """An error of `close` means: not closed, and nothing was given up."""
-    disk = Failing()
+    disk = FailingDisk()
     log = Log(tmp_path / "log.jsonl", disk=disk)
     log.append(b"{}\n")
     disk.failures = 2

@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.crowd import MEMORY, WarmSuite
+from tests.faults.crowd import MEMORY_FOLDER, WarmSuite
 from tests.faults.warm import Warm
 from tests.pace import by_pace
 from thence.journal.log import Durability
 from thence.testing import CrashSuite, JournalSubject
 
-KILLS = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=12, whole=20, prove=200))
-LARGEST = by_pace(everyday=1, whole=2, prove=8) << 20
+KILL_COUNT = int(os.environ.get("THENCE_KILLS") or by_pace(everyday=12, full=20, prove=200))
+MAX_LINE_BYTES = by_pace(everyday=1, full=2, prove=8) << 20
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("durability", "share", "largest"),
     [
-        ("turn", 0.4, LARGEST),
-        pytest.param("none", 0.3, LARGEST, marks=pytest.mark.slow),
+        ("turn", 0.4, MAX_LINE_BYTES),
+        pytest.param("none", 0.3, MAX_LINE_BYTES, marks=pytest.mark.slow),
         pytest.param("event", 0.3, 1 << 18, marks=pytest.mark.slow),
     ],
 )
@@ -43,13 +43,13 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(
     """Whatever the durability: a killed process is survived by all three."""
     subject = JournalSubject(largest=largest, durability=durability)
     # What a kill leaves is in memory. Only what is synced has to go to the disk.
-    memory = None if durability == "event" or not MEMORY.is_dir() else MEMORY
-    suite = WarmSuite(warm, subject, memory or tmp_path, seed=KILLS)
-    report = suite.kills(round(KILLS * share))
+    memory = None if durability == "event" or not MEMORY_FOLDER.is_dir() else MEMORY_FOLDER
+    suite = WarmSuite(warm, subject, memory or tmp_path, seed=KILL_COUNT)
+    report = suite.kills(round(KILL_COUNT * share))
     record_property("figures", str(report))
 
     assert 0 == report.violations
-    assert round(KILLS * share) == report.rounds <= report.acknowledged
+    assert round(KILL_COUNT * share) == report.rounds <= report.acknowledged
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ with open(path, "ab", int(buffering)) as file:
 """
 
 
-class Plain:
+class LineStore:
     """A file of lines: as good a store as its options let it be."""
 
     def __init__(self, *, buffered: bool = False, ends_lines: bool = True) -> None:
@@ -31,13 +31,13 @@ class Plain:
 
     def read(self, path: Path) -> list[int]:
         """Skip what is no line of ours."""
-        out = []
+        numbers = []
         for line in path.read_bytes().split(b"\n"):
             try:
-                out.append(int(json.loads(line)["n"]))
+                numbers.append(int(json.loads(line)["n"]))
             except (ValueError, TypeError):
                 continue
-        return out
+        return numbers
 
     def append_one(self, path: Path, number: int) -> None:
         """End a torn line first, or do not."""
@@ -48,7 +48,7 @@ class Plain:
             file.write((b"\n" if torn else b"") + b'{"n": %d}\n' % number)
 
 
-class Rewriting(Plain):
+class RewritingStore(LineStore):
     """A store that throws its last line away when it is opened, torn or not."""
 
     def append_one(self, path: Path, number: int) -> None:
@@ -57,7 +57,7 @@ class Rewriting(Plain):
         path.write_bytes(b"".join(line + b"\n" for line in lines[:-1]) + b'{"n": %d}\n' % number)
 
 
-def cut(subject: Plain, folder: Path) -> CrashReport:
+def cut_everywhere(subject: LineStore, folder: Path) -> CrashReport:
     """Cut a small store of a subject everywhere."""
     file = folder / "store"
     file.write_bytes(b"".join(b'{"n": %d}\n' % number for number in range(8, 13)))
@@ -66,8 +66,12 @@ def cut(subject: Plain, folder: Path) -> CrashReport:
 
 def test_a_sound_store_passes(tmp_path: Path) -> None:
     """Nothing is found where nothing is wrong."""
-    suite = CrashSuite(Plain(), folder=tmp_path, wait=(0.001, 0.004))
-    reports = [suite.kills(2), suite.writers(3, 200, killed=1), cut(Plain(), tmp_path)]
+    suite = CrashSuite(LineStore(), folder=tmp_path, wait=(0.001, 0.004))
+    reports = [
+        suite.kills(2),
+        suite.writers(3, 200, killed=1),
+        cut_everywhere(LineStore(), tmp_path),
+    ]
 
     assert [0, 0, 0] == [report.violations for report in reports]
     assert all(report.acknowledged for report in reports)
@@ -75,19 +79,19 @@ def test_a_sound_store_passes(tmp_path: Path) -> None:
 
 def test_a_store_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
     """What sat in a buffer is lost with its process."""
-    suite = CrashSuite(Plain(buffered=True), folder=tmp_path, wait=(0.001, 0.004))
+    suite = CrashSuite(LineStore(buffered=True), folder=tmp_path, wait=(0.001, 0.004))
 
     assert 0 < suite.kills(2).lost
 
 
 def test_a_store_that_appends_to_a_torn_line_is_found_out(tmp_path: Path) -> None:
     """The next event is glued to the half of another."""
-    assert 0 < cut(Plain(ends_lines=False), tmp_path).unreadable_next
+    assert 0 < cut_everywhere(LineStore(ends_lines=False), tmp_path).unreadable_next
 
 
 def test_a_store_that_rewrites_its_file_is_found_out(tmp_path: Path) -> None:
     """A whole event is gone, and bytes that were there."""
-    report = cut(Rewriting(), tmp_path)
+    report = cut_everywhere(RewritingStore(), tmp_path)
 
     assert 0 < report.lost
     assert 0 < report.strange

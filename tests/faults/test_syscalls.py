@@ -15,36 +15,45 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.theatre import LAST, MADE, STRACE, Ran, Theatre, Untraceable, complaint, faults
+from tests.faults.theatre import (
+    CALL_COUNTS,
+    MAX_PLACE,
+    STRACE,
+    StoryResult,
+    StoryRunner,
+    TracingRefused,
+    describe_problem,
+    faults,
+)
 from tests.faults.warm import Warm
 from tests.pace import by_pace
 from thence.journal.log import Durability
 
-FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", whole="20", prove="80")
+FAULTS = os.environ.get("THENCE_FAULTS") or by_pace(everyday="12", full="20", prove="80")
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="no strace: apt-get install strace")
 
 
-def told(theatre: Theatre, inject: str, durability: Durability) -> Ran:
+def run_or_skip(runner: StoryRunner, inject: str, durability: Durability) -> StoryResult:
     """Tell the story, or skip."""
     try:
-        return theatre.run(inject, durability)
-    except Untraceable as error:
+        return runner.run(inject, durability)
+    except TracingRefused as error:
         pytest.skip(f"strace may not look into other processes here: {error}")
 
 
 @pytest.fixture(scope="module")
-def theatre(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Theatre:
+def runner(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> StoryRunner:
     """One place for all stories."""
-    return Theatre(warm, tmp_path_factory.mktemp("stories"))
+    return StoryRunner(warm, tmp_path_factory.mktemp("stories"))
 
 
-def test_story_is_whole_when_nothing_fails(theatre: Theatre) -> None:
+def test_story_is_whole_when_nothing_fails(runner: StoryRunner) -> None:
     """All steps are taken, so that the faults below have something to hit."""
-    ran = told(theatre, "inject=ftruncate:error=EIO:when=1", "turn")
-    steps = Counter(line[0] for line in ran.told)
+    result = run_or_skip(runner, "inject=ftruncate:error=EIO:when=1", "turn")
+    steps = Counter(line[0] for line in result.log)
 
-    assert (0, []) == (ran.ended, ran.broken)
+    assert (0, []) == (result.exit_code, result.violations)
     assert {"event": 25, "spill": 2, "checkpoint": 1, "compacted": 1, "session": 1} == steps
 
 
@@ -53,21 +62,23 @@ def test_story_is_whole_when_nothing_fails(theatre: Theatre) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("durability", ["turn", "event"])
 def test_a_failing_call_costs_nothing_that_was_promised(
-    durability: Durability, theatre: Theatre, record_property: Callable[[str, object], None]
+    durability: Durability, runner: StoryRunner, record_property: Callable[[str, object], None]
 ) -> None:
     """Whichever call fails or kills, and however often: Invariant I."""
-    wrong, runs = [], 0
-    every = FAULTS == "all"
-    chance = random.Random(FAULTS)
-    tried = faults() if every else chance.choices(faults(), k=int(FAULTS) // 2)
-    for fault in tried:
-        for place in range(1, LAST) if every else [chance.randint(1, MADE[fault.call])]:
-            ran = told(theatre, fault.at(place), durability)
+    problems, runs = [], 0
+    is_exhaustive = FAULTS == "all"
+    rng = random.Random(FAULTS)
+    selected = faults() if is_exhaustive else rng.choices(faults(), k=int(FAULTS) // 2)
+    for fault in selected:
+        for place in (
+            range(1, MAX_PLACE) if is_exhaustive else [rng.randint(1, CALL_COUNTS[fault.call])]
+        ):
+            result = run_or_skip(runner, fault.at(place), durability)
             runs += 1
-            if problem := complaint(fault, ran):
-                wrong.append(f"{fault.at(place)}: {problem}")
-            if not ran.injected:
+            if problem := describe_problem(fault, result):
+                problems.append(f"{fault.at(place)}: {problem}")
+            if not result.injected:
                 break
     record_property("figures", f"{runs} runs")
 
-    assert [] == wrong
+    assert [] == problems

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.faults.warm import Warm
 
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
-def linger(_told: str) -> None:
+def linger(_unused: str) -> None:
     """Go on for ever. Runs in a child."""
     while True:
         time.sleep(0.05)
@@ -24,14 +24,14 @@ def test_a_writer_ends_with_the_test_that_started_it() -> None:
     os.kill(child.pid, 0)
     warm._process.kill()
     warm.__exit__(None, None, None)
-    until = time.monotonic() + PATIENCE
-    while _runs(child.pid) and time.monotonic() < until:
+    deadline = time.monotonic() + TIMEOUT_S
+    while _is_running(child.pid) and time.monotonic() < deadline:
         time.sleep(0.01)
 
-    assert not _runs(child.pid)
+    assert not _is_running(child.pid)
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     """Whether it is there and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

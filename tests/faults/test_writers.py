@@ -12,13 +12,13 @@ from tests.pace import by_pace
 from thence.format import codec
 from thence.testing import JournalSubject
 
-EACH = by_pace(everyday=200, whole=300, prove=1500)
+EVENTS_PER_WRITER = by_pace(everyday=200, full=300, prove=1500)
 
 
 pytestmark = pytest.mark.sampled
 
 
-class Kept(JournalSubject):
+class RememberingSubject(JournalSubject):
     """A subject that remembers the last bytes it read, to be looked at."""
 
     data = b""
@@ -32,13 +32,13 @@ class Kept(JournalSubject):
 @pytest.mark.slow
 def test_writers_lose_nothing_when_half_of_them_are_killed(tmp_path: Path, warm: Warm) -> None:
     """All that the survivors and the killed have acknowledged is read back, once."""
-    subject = Kept()
-    report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EACH, killed=4)
+    subject = RememberingSubject()
+    report = WarmSuite(warm, subject, tmp_path, seed=8).writers(8, EVENTS_PER_WRITER, killed=4)
     decoded = codec.decode(subject.data)
     ids = [event.uuid for event in decoded.events]
 
     assert 0 == report.violations
-    assert 4 * EACH < report.acknowledged
+    assert 4 * EVENTS_PER_WRITER < report.acknowledged
     assert len(ids) == len(set(ids))
     assert len(decoded.skipped) <= 4
 
@@ -48,6 +48,6 @@ def test_writers_of_long_lines_lose_nothing_either(tmp_path: Path, warm: Warm) -
     """Lines of up to 4 MiB: a kill leaves halves, which others end before they go on."""
     subject = JournalSubject(largest=4 << 20)
     suite = WarmSuite(warm, subject, tmp_path, seed=5)
-    reports = [suite.writers(4, 30, killed=2) for _ in range(by_pace(everyday=1, whole=1, prove=6))]
+    reports = [suite.writers(4, 30, killed=2) for _ in range(by_pace(everyday=1, full=1, prove=6))]
 
     assert [0] * len(reports) == [report.violations for report in reports]

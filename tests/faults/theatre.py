@@ -1,7 +1,7 @@
-"""A story told with system calls that fail or kill, and what is left of it.
+"""Runs a story with system calls that fail or kill, and checks what is left of it.
 
-strace makes the N-th call of a story fail (once, or from then on), lie about its length, or kill
-the process at its entry. `complaint` says what was wrong about how that went.
+strace makes the N-th call of a story fail (once, or from then on), return a wrong length, or kill
+the process at its entry. `describe_problem` says what went wrong.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from tests.faults.story import check, tell
+from tests.faults.story import check, run_story
 from tests.faults.warm import Warm
 from thence.journal.log import Durability
 
 STRACE = shutil.which("strace")
-MADE = {"write": 48, "fdatasync": 14, "fsync": 19, "openat": 62, "rename": 3, "mkdir": 7}
-"""About how often the story makes each call: where a sample is taken from."""
+CALL_COUNTS = {"write": 48, "fdatasync": 14, "fsync": 19, "openat": 62, "rename": 3, "mkdir": 7}
+"""About how often the story makes each call; samples are taken from this range."""
 
-CALLS = tuple(MADE)
-REAL = {"rename": "/^rename", "mkdir": "/^mkdir"}
+CALLS = tuple(CALL_COUNTS)
+STRACE_NAMES = {"rename": "/^rename", "mkdir": "/^mkdir"}
 ERRORS = {
     "write": ("ENOSPC", "EIO", "EDQUOT"),
     "fdatasync": ("EIO", "ENOSPC"),
@@ -31,89 +31,104 @@ ERRORS = {
     "rename": ("EIO", "ENOSPC"),
     "mkdir": ("ENOSPC", "EROFS"),
 }
-LAST = 400
-KILLED = -9
+MAX_PLACE = 400
+KILLED_EXIT_CODE = -9
 
 
-class Untraceable(Exception):
-    """strace may not look into other processes here."""
+class TracingRefused(Exception):
+    """strace may not trace other processes here."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is done to which call."""
+    """A fault that is injected into a system call."""
 
     call: str
-    how: str
-    ever: bool = False
+    injection: str
+    is_permanent: bool = False
 
     def at(self, place: int) -> str:
-        """Tell it to strace."""
-        when = f"{place}+" if self.ever else f"{place}"
-        return f"inject={REAL.get(self.call, self.call)}:{self.how}:when={when}"
+        """Return the option for strace that injects the fault at a call number."""
+        when = f"{place}+" if self.is_permanent else f"{place}"
+        return f"inject={STRACE_NAMES.get(self.call, self.call)}:{self.injection}:when={when}"
 
 
 def faults() -> list[Fault]:
-    """Every fault there is; EINTR is tried again by Python, so that it cannot last for ever."""
-    out = [Fault(call, "signal=KILL") for call in CALLS]
+    """Return every fault; EINTR only once, because Python retries such a call."""
+    all_faults = [Fault(call, "signal=KILL") for call in CALLS]
     for call in CALLS:
-        out += [Fault(call, f"error={e}", ever) for e in ERRORS[call] for ever in (False, True)]
-    out += [Fault("write", "error=EINTR"), Fault("openat", "error=EINTR")]
-    return [*out, Fault("write", "retval=10"), Fault("write", "retval=10", ever=True)]
+        all_faults += [
+            Fault(call, f"error={error}", is_permanent)
+            for error in ERRORS[call]
+            for is_permanent in (False, True)
+        ]
+    all_faults += [Fault("write", "error=EINTR"), Fault("openat", "error=EINTR")]
+    return [
+        *all_faults,
+        Fault("write", "retval=10"),
+        Fault("write", "retval=10", is_permanent=True),
+    ]
 
 
-class Ran(msgspec.Struct):
-    """How a story went."""
+class StoryResult(msgspec.Struct):
+    """The result of a story: what it logged, its exit code, and broken promises."""
 
     injected: bool
-    ended: int
-    told: list[list[str]]
-    broken: list[str]
+    exit_code: int
+    log: list[list[str]]
+    violations: list[str]
 
 
-class Theatre:
-    """Stories, each in a home of its own, with strace at the exit."""
+class StoryRunner:
+    """Runs stories under strace, each in a home of its own."""
 
     def __init__(self, warm: Warm, folder: Path) -> None:
         self._warm = warm
         self._folder = folder
         self._runs = 0
 
-    def run(self, inject: str, durability: Durability) -> Ran:
-        """Tell the story with one fault, then look at what is left."""
+    def run(self, inject: str, durability: Durability) -> StoryResult:
+        """Run the story with one fault, and return what is left of it."""
         self._runs += 1
         root = self._folder / str(self._runs)
         (root / "work").mkdir(parents=True)
         (root / "work" / "file.txt").write_text("as it was")
-        told, go, trace = root / "told", root / "go", root / "trace"
-        told.touch()
-        child = self._warm.start(tell, str(root), str(told), str(go), durability)
-        while not told.stat().st_size and child.poll() is None:
+        log, go, trace = root / "told", root / "go", root / "trace"
+        log.touch()
+        child = self._warm.start(run_story, str(root), str(log), str(go), durability)
+        while not log.stat().st_size and child.poll() is None:
             time.sleep(0.001)
-        only = "trace=" + inject.removeprefix("inject=").partition(":")[0]
-        options = ["-o", str(trace), "-e", only, "-e", inject, "-p", str(child.pid)]
+        trace_filter = "trace=" + inject.removeprefix("inject=").partition(":")[0]
+        options = ["-o", str(trace), "-e", trace_filter, "-e", inject, "-p", str(child.pid)]
         tracer = subprocess.Popen([STRACE or "", *options], stderr=subprocess.PIPE, text=True)
-        if tracer.stderr is None or "attached" not in (said := tracer.stderr.readline()):
+        if tracer.stderr is None or "attached" not in (first_line := tracer.stderr.readline()):
             child.kill()
             child.wait()
             tracer.wait()
-            raise Untraceable(said.strip())
+            raise TracingRefused(first_line.strip())
         go.touch()
-        ended = child.wait()
+        exit_code = child.wait()
         tracer.wait()
         tracer.stderr.close()
-        lines = [msgspec.json.decode(line) for line in told.read_bytes().splitlines() if line]
-        text = trace.read_text()
-        ran = Ran("INJECTED" in text or "SIGKILL" in text, ended, lines, check(root, lines))
+        lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines() if line]
+        trace_text = trace.read_text()
+        result = StoryResult(
+            "INJECTED" in trace_text or "SIGKILL" in trace_text,
+            exit_code,
+            lines,
+            check(root, lines),
+        )
         shutil.rmtree(root)
-        return ran
+        return result
 
 
-def complaint(fault: Fault, ran: Ran) -> str | None:
-    """Say what was wrong about a run; None when nothing was."""
-    failed = any(line[0] == "error" for line in ran.told)
-    if "KILL" in fault.how:
-        clear = ran.ended in (KILLED, 0)
+def describe_problem(fault: Fault, result: StoryResult) -> str | None:
+    """Return what was wrong about a run, or None."""
+    has_error = any(line[0] == "error" for line in result.log)
+    if "KILL" in fault.injection:
+        is_expected = result.exit_code in (KILLED_EXIT_CODE, 0)
     else:
-        clear = ran.ended == (1 if failed else 0) or (failed and ran.ended in (10, 11))
-    problems = [*ran.broken, *([] if clear else [f"ended with {ran.ended}"])]
+        is_expected = result.exit_code == (1 if has_error else 0) or (
+            has_error and result.exit_code in (10, 11)
+        )
+    problems = [*result.violations, *([] if is_expected else [f"ended with {result.exit_code}"])]
     return "; ".join(problems) or None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import importlib
 import json
 import os
@@ -23,7 +22,7 @@ from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 _ANY_TRACER = 0x59616D61, -1  # PR_SET_PTRACER, PR_SET_PTRACER_ANY
-_PARENTS_DEATH = 1  # PR_SET_PDEATHSIG
+_PDEATHSIG = 1  # PR_SET_PDEATHSIG
 
 
 class Child:
@@ -35,25 +34,25 @@ class Child:
         self._ended: int | None = None
 
     def kill(self) -> None:
-        """End it by SIGKILL; nobody else has its number before `wait`."""
+        """Kill it; its process id is not reused before `wait`."""
         if self._ended is None:
             os.kill(self.pid, signal.SIGKILL)
 
     def poll(self) -> int | None:
-        """Say how it ended; None when it has not."""
+        """Return its exit code, or None while it runs."""
         if self._ended is None:
             self._ended = self._parent.ask(["poll", self.pid])
         return self._ended
 
     def wait(self) -> int:
-        """Wait for its end: an exit code, or a signal below nothing."""
+        """Wait for its end, and return its exit code; negative for a signal."""
         if self._ended is None:
             self._ended = self._parent.ask(["wait", self.pid])
         return self._ended or 0
 
 
 class Warm:
-    """The parent of processes that start at once."""
+    """The parent process, which forks others without delay."""
 
     def __init__(self, *modules: str) -> None:
         self._process = subprocess.Popen(
@@ -65,7 +64,7 @@ class Warm:
         )
 
     def ask(self, request: list[Any]) -> int | None:
-        """Give the parent a line and take its answer."""
+        """Send a request to the parent, and return its answer."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the warm parent has no pipes")
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -73,9 +72,9 @@ class Warm:
         answer = json.loads(self._process.stdout.readline())
         return answer if isinstance(answer, int) else None
 
-    def start(self, function: Callable[..., None], *given: str | int) -> Child:
+    def start(self, function: Callable[..., None], *arguments: str | int) -> Child:
         """Run a function of a module in a process of its own."""
-        pid = self.ask(["start", function.__module__, function.__qualname__, list(given)])
+        pid = self.ask(["start", function.__module__, function.__qualname__, list(arguments)])
         return Child(self, pid or 0)
 
     def __enter__(self) -> Self:
@@ -97,13 +96,12 @@ class Warm:
 
 
 def serve() -> None:
-    """Fork on request until the other side hangs up."""
+    """Fork on request until stdin is closed."""
     for name in sys.argv[1:]:
         importlib.import_module(name)
-    gc.freeze()  # no child has to look through what was imported
     for line in sys.stdin:
-        verb, *given = json.loads(line)
-        answer = _start(*given) if verb == "start" else _ended(given[0], verb == "wait")
+        verb, *arguments = json.loads(line)
+        answer = _start(*arguments) if verb == "start" else _exit_code(arguments[0], verb == "wait")
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
@@ -115,12 +113,12 @@ def end_with_parent(known: int | None = None) -> None:
     """
     parent = known or os.getppid()
     with contextlib.suppress(OSError, AttributeError):  # Linux only
-        ctypes.CDLL(None).prctl(_PARENTS_DEATH, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _start(module: str, function: str, given: list[Any]) -> int:
+def _start(module: str, function: str, arguments: list[Any]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -131,7 +129,7 @@ def _start(module: str, function: str, given: list[Any]) -> int:
         with contextlib.suppress(OSError):  # where tracing is for descendants only, let strace in
             ctypes.CDLL(None).prctl(_ANY_TRACER[0], ctypes.c_ulong(_ANY_TRACER[1]), 0, 0, 0)
         os.close(0)
-        getattr(importlib.import_module(module), function)(*given)
+        getattr(importlib.import_module(module), function)(*arguments)
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)
@@ -141,7 +139,7 @@ def _start(module: str, function: str, given: list[Any]) -> int:
         os._exit(code)
 
 
-def _ended(pid: int, wait: bool) -> int | None:
+def _exit_code(pid: int, wait: bool) -> int | None:
     done, status = os.waitpid(pid, 0 if wait else os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if done else None
 

@@ -25,10 +25,10 @@ from thence.testing import Draft, sample
 
 BLOCK = 512
 # make prove counts its damages here; a few of them show in make test that none does harm.
-FLIPS, ZEROS, SWAPS = by_pace(everyday=(4, 1, 1), whole=(8, 2, 2), prove=(200, 50, 50))
-EACH_BYTE = by_pace(everyday=50, whole=13, prove=1)
+FLIPS, ZEROS, SWAPS = by_pace(everyday=(4, 1, 1), full=(8, 2, 2), prove=(200, 50, 50))
+EACH_BYTE = by_pace(everyday=50, full=13, prove=1)
 """Where a file is cut at each byte: at every byte of so many."""
-EACH_FILE = by_pace(everyday=8, whole=4, prove=1)
+EACH_FILE = by_pace(everyday=8, full=4, prove=1)
 """Of so many real logs is one damaged."""
 SMALL = 100_000
 BLANK = b" \t\r\n\v\f"

@@ -132,7 +132,7 @@ PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=8, whole=12, prove=300), phases=PHASES)
+@settings(max_examples=by_pace(everyday=8, full=12, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_session_that_grows_is_the_session_read_at_once(
     log: list[Fact], data: st.DataObject
@@ -151,7 +151,7 @@ def test_a_session_that_grows_is_the_session_read_at_once(
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=6, whole=10, prove=150), phases=PHASES)
+@settings(max_examples=by_pace(everyday=6, full=10, prove=150), phases=PHASES)
 @given(st.data())
 def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObject) -> None:
     """Rollbacks by number of turns and to a turn, of turns in the window and before it."""
@@ -290,7 +290,7 @@ def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
 def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None:
     """Record by record and in random pieces, its files in turn and mixed."""
     rebuilt = records = 0
-    each = by_pace(everyday=32, whole=24, prove=4)
+    each = by_pace(everyday=32, full=24, prove=4)
     sessions = test_growth.sessions(shared / "data")[part::each]
     for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]

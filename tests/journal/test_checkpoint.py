@@ -45,8 +45,8 @@ from thence.journal.checkpoint import (
 )
 from thence.journal.log import Disk
 
-KILLS = by_pace(everyday=3, whole=3, prove=30)
-BIG = by_pace(everyday=32, whole=32, prove=512) << 20
+KILLS = by_pace(everyday=3, full=3, prove=30)
+BIG = by_pace(everyday=32, full=32, prove=512) << 20
 
 Tree = dict[str, tuple[bytes, int]]
 """Files of a workspace: content and permission bits by path."""

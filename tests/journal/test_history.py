@@ -33,8 +33,8 @@ from thence.journal import history as module
 from thence.journal.history import BLOCK_BYTES, NOWHERE, History, Prompt
 from thence.journal.log import Disk
 
-KILLS = by_pace(everyday=20, whole=30, prove=150)
-MEGABYTES = by_pace(everyday=32, whole=32, prove=256)
+KILLS = by_pace(everyday=20, full=30, prove=150)
+MEGABYTES = by_pace(everyday=32, full=32, prove=256)
 START = datetime(2031, 5, 4, 3, 2, 1, 987654, tzinfo=UTC)
 EVERYTHING = 10**9
 WRITERS, EACH = 4, 500
@@ -641,7 +641,7 @@ def test_damage_costs_only_what_it_touches(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     undamaged = path.read_bytes()
     ends = [0, *itertools.accumulate(len(line) + 1 for line in undamaged.split(b"\n")[:-1])]
-    for seed in range(by_pace(everyday=60, whole=100, prove=600)):
+    for seed in range(by_pace(everyday=60, full=100, prove=600)):
         chance, data = Random(seed), bytearray(undamaged)
         hits = [chance.randrange(len(data)) for _ in range(chance.randrange(1, 6))]
         for at in hits:

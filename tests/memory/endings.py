@@ -39,7 +39,7 @@ class Ending(NamedTuple):
     story: tuple[str, ...]
 
 
-def told(label: str, agents: str, *story: str) -> Ending:
+def case(label: str, agents: str, *story: str) -> Ending:
     """A labelled story; `agents` by their first letters, t for our own journal."""
     return Ending(label, agents, story)
 
@@ -50,93 +50,93 @@ def told(label: str, agents: str, *story: str) -> Ending:
 # was killed and started again).
 ENDINGS = (
     # -- answered -----------------------------------------------------------------------
-    told("success", "cxgt", "ask What does the clock do?", "say It counts seconds since start."),
-    told(
+    case("success", "cxgt", "ask What does the clock do?", "say It counts seconds since start."),
+    case(
         "success", "cxgt", "ask Fix the clock.", "edit clock.py", "run pytest -q",
         "got 43 passed in 3.1s", "say Fixed; the tests pass.",
     ),
-    told(
+    case(
         "success", "cx", "ask Fix it and commit.", "edit clock.py", "run git commit -am fix",
         "got [main 1234567] fix", "say Committed.",
     ),
-    told(
+    case(
         "success", "cx", "ask Rename the flag.", "edit cli.py", "say Renamed it everywhere.",
         "ask thanks, that works", "say You're welcome.",
     ),
-    told(
+    case(
         "success", "cg", "ask Make the tests pass.", "run ./run_tests.sh", "bad 2 failed, 3 passed",
         "edit a.py", "run ./run_tests.sh", "got 5 passed", "say All tests pass now.",
     ),
-    told(
+    case(
         "success", "cx", "ask Add a limit.", "edit api.py",
         "say Added the limit. Would you like me to add a test as well?",
     ),
-    told("success", "cxg", "ask How do I list files?", "say Use ls. Anything else to look at?"),
-    told(
+    case("success", "cxg", "ask How do I list files?", "say Use ls. Anything else to look at?"),
+    case(
         "success", "c", "ask Why are there two clocks?",
         "say One is for tests. Do you want me to remove it?",
     ),
-    told(
+    case(
         "success", "x", "ask Tidy the imports.", "edit a.py",
         "say I sorted the imports and removed two. Does that help?",
     ),
-    told(
+    case(
         "success", "t", "ask Push it.", "run git push", "got main -> main", "say Pushed to main.",
     ),
     # -- not done -----------------------------------------------------------------------
-    told("fail", "cxgt", "ask Push the branch.", "run git push", "bad fatal: no remote",
+    case("fail", "cxgt", "ask Push the branch.", "run git push", "bad fatal: no remote",
          "say I could not push the branch: there is no remote."),
-    told("fail", "cx", "ask Make the tests pass.", "edit a.py", "run scripts/test-api.sh",
+    case("fail", "cx", "ask Make the tests pass.", "edit a.py", "run scripts/test-api.sh",
          "bad 2 failed, 3 passed", "say I changed the parser."),
-    told("fail", "cxg", "ask Remove the old data.", "run rm -rf data", "deny",
+    case("fail", "cxg", "ask Remove the old data.", "run rm -rf data", "deny",
          "say The folder was left alone."),
-    told("fail", "cg", "ask Fix the flaky test.", "edit a.py", "run bin/test",
+    case("fail", "cg", "ask Fix the flaky test.", "edit a.py", "run bin/test",
          "bad 1 failed, 3 passed", "say The test still fails on my side."),
-    told("fail", "cx", "ask Summarise the log.", "error API Error: 529 overloaded"),
-    told("fail", "c", "ask Upgrade the library.", "run npm install", "bad npm ERR! code E404",
+    case("fail", "cx", "ask Summarise the log.", "error API Error: 529 overloaded"),
+    case("fail", "c", "ask Upgrade the library.", "run npm install", "bad npm ERR! code E404",
          "say It is blocked: the registry does not have that version."),
-    told("fail", "x", "ask Make check pass.", "run make check", "bad make: *** [check] Error 1",
+    case("fail", "x", "ask Make check pass.", "run make check", "bad make: *** [check] Error 1",
          "say The linker is missing on this machine, so the check ends early."),
     # -- left by the user ---------------------------------------------------------------
-    told("abandoned", "cxg", "ask Rebuild the index.", "run make index", "stop"),
-    told("abandoned", "c", "ask Explain all modules.", "note The first module holds", "stop"),
-    told("abandoned", "ct", "ask Delete the cache.", "run rm -rf cache", "refuse", "stop"),
-    told("abandoned", "x", "ask Explain the code.", "note I will start with the parser.", "stop"),
-    told("abandoned", "t", "ask Explain the code.", "note The parser reads", "stop"),
+    case("abandoned", "cxg", "ask Rebuild the index.", "run make index", "stop"),
+    case("abandoned", "c", "ask Explain all modules.", "note The first module holds", "stop"),
+    case("abandoned", "ct", "ask Delete the cache.", "run rm -rf cache", "refuse", "stop"),
+    case("abandoned", "x", "ask Explain the code.", "note I will start with the parser.", "stop"),
+    case("abandoned", "t", "ask Explain the code.", "note The parser reads", "stop"),
     # -- the agent asks -----------------------------------------------------------------
-    told("waiting", "cxgt", "ask Fix the clock.",
+    case("waiting", "cxgt", "ask Fix the clock.",
          "say There are two clocks. Which of them do you mean?"),
-    told("waiting", "cx", "ask Clean up the branches.", "run git branch", "got a\nb",
+    case("waiting", "cx", "ask Clean up the branches.", "run git branch", "got a\nb",
          "say I found two stale branches.\n\nShall I delete both?"),
-    told("waiting", "ct", "ask Plan the move.", "choose Which database?"),
-    told("waiting", "g", "ask Deploy it.", "note I need a target.",
+    case("waiting", "ct", "ask Plan the move.", "choose Which database?"),
+    case("waiting", "g", "ask Deploy it.", "note I need a target.",
          "say To which environment should I deploy it, staging or production?"),
-    told("waiting", "c", "ask Add login.",
+    case("waiting", "c", "ask Add login.",
          "say Before I start: do you use sessions or tokens **in production?**"),
-    told("waiting", "x", "ask Write the report.",
+    case("waiting", "x", "ask Write the report.",
          "say I need two facts from you:\n1. Who reads it?\n2. Until when is it due?"),
     # -- cut in mid-turn ----------------------------------------------------------------
-    told("unknown", "cxgt", "ask Run the long job.", "run sleep 300"),
-    told("unknown", "cxgt", "ask Fix the clock."),
-    told("unknown", "cxgt", "ask Look around.", "run ls", "got a.py"),
-    told("unknown", "cx", "ask Make it faster.", "edit a.py"),
-    told("unknown", "cx", "ask Test it.", "run pytest", "got 43 passed in 3.1s"),
-    told("unknown", "cxg", "ask Fix the parser.", "note I will read the parser first."),
-    told("unknown", "x", "ask First.", "say Done.", "ask Second.", "note Looking at the second."),
-    told("unknown", "c", "ask Run it.", "run sleep 300", "crash"),
-    told("unknown", "g", "ask Run it.", "run sleep 300", "crash"),
+    case("unknown", "cxgt", "ask Run the long job.", "run sleep 300"),
+    case("unknown", "cxgt", "ask Fix the clock."),
+    case("unknown", "cxgt", "ask Look around.", "run ls", "got a.py"),
+    case("unknown", "cx", "ask Make it faster.", "edit a.py"),
+    case("unknown", "cx", "ask Test it.", "run pytest", "got 43 passed in 3.1s"),
+    case("unknown", "cxg", "ask Fix the parser.", "note I will read the parser first."),
+    case("unknown", "x", "ask First.", "say Done.", "ask Second.", "note Looking at the second."),
+    case("unknown", "c", "ask Run it.", "run sleep 300", "crash"),
+    case("unknown", "g", "ask Run it.", "run sleep 300", "crash"),
     # -- nothing to see -----------------------------------------------------------------
-    told("unknown", "ct"),
-    told("unknown", "cx", "ask Add rate limiting.", "say I'll add rate limiting to the API."),
-    told("unknown", "c", "ask Install it.", "say Run pip install it.",
+    case("unknown", "ct"),
+    case("unknown", "cx", "ask Add rate limiting.", "say I'll add rate limiting to the API."),
+    case("unknown", "c", "ask Install it.", "say Run pip install it.",
          "ask error: externally-managed-environment", "say Use a virtual environment."),
-    told("unknown", "c", "ask Delete the cache.", "run rm -rf cache", "refuse",
+    case("unknown", "c", "ask Delete the cache.", "run rm -rf cache", "refuse",
          "say I left the cache alone."),
     # -- hard ones: a reader knows better than the rules --------------------------------
-    told("fail", "c", "ask Do all three steps.", "edit a.py", "say Step one is in place."),
-    told("waiting", "x", "ask Fix the import.",
+    case("fail", "c", "ask Do all three steps.", "edit a.py", "say Step one is in place."),
+    case("waiting", "x", "ask Fix the import.",
          "say I fixed nothing yet. Tell me which of the two modules you want to keep."),
-    told("fail", "g", "ask Add the export button.", "say The button already exists in the menu.",
+    case("fail", "g", "ask Add the export button.", "say The button already exists in the menu.",
          "ask it does not, look again", "say It is in the menu."),
 )  # fmt: skip
 
@@ -303,10 +303,10 @@ def _grok(home: Path, steps: Steps) -> Path:
             folder.prompt(text, prompts)
             prompts += 1
         elif verb == "say":
-            folder.said(text)
+            folder.say(text)
             folder.done()
         elif verb == "note":
-            folder.said(text)
+            folder.say(text)
         elif verb == "run":
             call = f"c{at}"
             folder.call(call, command=text)
@@ -414,10 +414,10 @@ def labels() -> list[Label]:
 def judge_real(data: Path, some: Iterable[Label]) -> list[Judged]:
     """Judge labelled real sessions."""
     out = []
-    for one in some:
-        whole = load(data / one.path).graph
-        assert one.uid == whole.uid
-        out.append(Judged(one.label, judge(SessionTimeline(readout_of(whole)))))
+    for labelled_log in some:
+        session = load(data / labelled_log.path).graph
+        assert labelled_log.uid == session.uid
+        out.append(Judged(labelled_log.label, judge(SessionTimeline(readout_of(session)))))
     return out
 
 
@@ -434,7 +434,7 @@ def judge_made_up(home: Path) -> list[Judged]:
 
 def confusion(some: Iterable[Judged]) -> Counter[tuple[str, str]]:
     """Count labels and verdicts."""
-    return Counter((one.label, one.verdict.outcome) for one in some)
+    return Counter((judged.label, judged.verdict.outcome) for judged in some)
 
 
 def calibration(some: Iterable[Judged]) -> dict[Basis, tuple[int, int]]:

@@ -39,9 +39,9 @@ def killed(folder: str, target: str, point: int) -> None:
 
 def manifest(target: Path) -> Manifest:
     """The manifest of an export."""
-    found = read_manifest((target / MANIFEST).read_bytes())
-    assert found is not None
-    return found
+    parsed = read_manifest((target / MANIFEST).read_bytes())
+    assert parsed is not None
+    return parsed
 
 
 def tables(target: Path) -> dict[str, list[tuple[Any, ...]]]:

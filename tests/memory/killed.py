@@ -62,13 +62,13 @@ def broken(folder: str, home: str) -> None:
     """Sweep with readers that die at the third session."""
     os.setsid()
     small()
-    whole, calls = ingest.Ingester.read, [0]
+    real_read, calls = ingest.Ingester.read, [0]
 
     def keeps(*args: Any, **more: Any) -> Any:
         calls[0] += 1
         if calls[0] == 2:
             os._exit(9)
-        return whole(*args, **more)
+        return real_read(*args, **more)
 
     ingest.Ingester.read = keeps  # type: ignore[method-assign]
     try:

@@ -29,16 +29,16 @@ def script(number: int, turns: int = 3, seed: int = 0, **frame: Any) -> Script:
     back = ""
     for turn in range(turns):
         more: dict[str, Any] = {"parentUuid": back} if back and chance.random() < 0.3 else {}
-        made.user(said(chance, 12), **more)
+        made.user(some_words(chance, 12), **more)
         call = f"c{number}-{turn}"
         made.reply(
             [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "make test"}}],
             stop="tool_use",
             usage=usage(chance.randrange(1, 99), cache_read_input_tokens=chance.randrange(9000)),
         )
-        made.result(call, said(chance, 60), wrong=chance.random() < 0.2)
+        made.result(call, some_words(chance, 60), wrong=chance.random() < 0.2)
         made.reply(
-            [{"type": "text", "text": said(chance, 20)}],
+            [{"type": "text", "text": some_words(chance, 20)}],
             stop="end_turn",
             usage=usage(chance.randrange(1, 99)),
         )
@@ -84,7 +84,7 @@ def fork(number: int, parent: Script, at: int, turns: int = 2) -> Script:
     return made
 
 
-def said(chance: random.Random, count: int) -> str:
+def some_words(chance: random.Random, count: int) -> str:
     """Some words."""
     return " ".join(chance.choices(WORDS, k=count))
 
@@ -93,10 +93,10 @@ def write(home: Path, *scripts: Script, project: str = "-home-dev-project") -> N
     """Write sessions into a configuration folder."""
     folder = home / "projects" / project
     folder.mkdir(parents=True, exist_ok=True)
-    for one in scripts:
-        path(home, one, project).write_bytes(one.data)
+    for log in scripts:
+        path(home, log, project).write_bytes(log.data)
 
 
-def path(home: Path, one: Script, project: str = "-home-dev-project") -> Path:
+def path(home: Path, log: Script, project: str = "-home-dev-project") -> Path:
     """Where a session lies."""
-    return home / "projects" / project / f"{one.session}.jsonl"
+    return home / "projects" / project / f"{log.session}.jsonl"

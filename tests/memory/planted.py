@@ -62,7 +62,7 @@ class Garden:
                 out[name] = self.plant(records, number, mode)
             else:
                 out[name] = [
-                    self.plant(one, number + 5 * at, mode) for at, one in enumerate(records)
+                    self.plant(record, number + 5 * at, mode) for at, record in enumerate(records)
                 ]
         return out
 
@@ -207,7 +207,7 @@ def grok(session: str, folder: Path) -> Files:
     g.result("k1", "a.py")
     g.update("tool_call_update", toolCallId="k9", status="in_progress", title="Run it")
     g.update("plan", entries=[{"content": "mend", "status": "pending"}])
-    g.said("Fine.")
+    g.say("Fine.")
     g.done()
     g.update("subagent_spawned", subagent_id="s1", child_session_id="s1", description="count")
     g.update("subagent_finished", subagent_id="s1", status="done")
@@ -311,7 +311,9 @@ class Planted:
                     if share == 1.0:
                         path.write_text(json.dumps(records))
                     continue
-                lines = [json.dumps(one) + "\n" for one in records[: int(len(records) * share)]]
+                lines = [
+                    json.dumps(record) + "\n" for record in records[: int(len(records) * share)]
+                ]
                 there = len(path.read_text()) if path.exists() else 0
                 if more := "".join(lines)[there:]:  # an agent appends
                     with path.open("a") as log:

@@ -64,7 +64,7 @@ def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> Swe
 
 
 def dump(folder: Path) -> dict[str, Any]:
-    """Give all that is told of all sessions: rows, events, facts, words, spend, digests, kin.
+    """Return all that is told of all sessions: rows, events, facts, words, spend, digests, kin.
 
     Left out is what depends on when and in how many pieces something was written.
     """
@@ -76,7 +76,7 @@ def dump(folder: Path) -> dict[str, Any]:
 
 
 def everything(store: Sqlite | Postgres) -> dict[str, Any]:
-    """Give all that a store tells."""
+    """Return all that a store tells."""
     sessions = {row.session.session_uid: _row(row) for row in store.sessions()}
     return {
         "sessions": sessions,
@@ -106,17 +106,17 @@ def spent(folder: Path) -> dict[str, tuple[int, int, int]]:
         store.close()
 
 
-def _lasting(told: Any) -> Any:
-    return {name: value for name, value in told.items() if name not in _PASSING}
+def _lasting(fields: Any) -> Any:
+    return {name: value for name, value in fields.items() if name not in _PASSING}
 
 
 def _row(row: Any) -> Any:
-    told = _lasting(msgspec.to_builtins(row))
+    fields = _lasting(msgspec.to_builtins(row))
     passing = ("discovered_at", "ingested_at", "analyzed_at", "evicted_at")
-    session = {n: v for n, v in told.pop("session").items() if n not in passing}
+    session = {n: v for n, v in fields.pop("session").items() if n not in passing}
     session["analysed"] = row.session.analyzed_at is not None
     session["evicted"] = row.session.evicted_at is not None
-    return {**told, **session}
+    return {**fields, **session}
 
 
 def _events(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
@@ -137,25 +137,38 @@ def _events(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
     for session in store.sessions():
         uid = session.session.session_uid
         for row in store.events(uid):
-            one = thin_row(row)
-            told = (one.ts, one.kind, one.state, one.tool, one.tokens, one.implied, row.seq)
-            assert told == thin.pop((uid, one.event_id)), "a row and its page differ"
-            said = fingerprint(row, with_ref=False)
-            yield uid, one.event_id, said, store.blobs.read(one.ref) if one.ref else b""
+            thin_event = thin_row(row)
+            columns = (
+                thin_event.ts,
+                thin_event.kind,
+                thin_event.state,
+                thin_event.tool,
+                thin_event.tokens,
+                thin_event.implied,
+                row.seq,
+            )
+            assert columns == thin.pop((uid, thin_event.event_id)), "a row and its page differ"
+            digest = fingerprint(row, with_ref=False)
+            yield (
+                uid,
+                thin_event.event_id,
+                digest,
+                store.blobs.read(thin_event.ref) if thin_event.ref else b"",
+            )
     assert not thin, "rows without a page"
 
 
 def _facts(store: Sqlite | Postgres, uid: str) -> list[Any]:
-    held = store.load_session(uid)
-    facts = [] if held is None else held.facts
-    told = [
+    stored = store.load_session(uid)
+    facts = [] if stored is None else stored.facts
+    stripped = [
         msgspec.structs.replace(
             fact,
             blocks=tuple(msgspec.structs.replace(block, ref=None) for block in fact.blocks),
         )
         for fact in facts
     ]
-    return sorted(map(repr, told))
+    return sorted(map(repr, stripped))
 
 
 def _words(store: Sqlite | Postgres) -> Iterable[tuple[Any, ...]]:
@@ -188,8 +201,8 @@ def _families(store: Sqlite | Postgres) -> list[list[str]]:
             " JOIN sessions AS b ON b.id=other",
         )
     group: dict[str, set[str]] = {}
-    for one, other in pairs:
-        together = {one, other} | group.get(one, set()) | group.get(other, set())
+    for first, second in pairs:
+        together = {first, second} | group.get(first, set()) | group.get(second, set())
         group |= dict.fromkeys(together, together)
     return sorted(sorted(members) for members in {frozenset(g) for g in group.values()})
 

@@ -24,7 +24,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
     sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
     homes = sample_machine.homes(folder)
     made = Sqlite(str(folder / "kept.db"))
-    roots = {name: one.roots(folder, homes.env) for name, one in adapters().items()}
+    roots = {name: adapter.roots(folder, homes.env) for name, adapter in adapters().items()}
     with made.sweeping():
         Sweep(made, adapters(), Redactor(key=bytes(32))).run(
             {name: [path for path in paths if path.is_dir()] for name, paths in roots.items()}
@@ -44,13 +44,13 @@ class Plain:
 def test_every_event_with_a_time_is_in_one_part(store: Sqlite) -> None:
     """The parts add up to the events, derived errors apart."""
     for row in store.sessions():
-        found = pulse(store, row.session.session_uid)
-        assert found is not None
+        drawn = pulse(store, row.session.session_uid)
+        assert drawn is not None
         rows = store.events(row.session.session_uid)
         timed = [1 for row in rows if row.event.ts for _ in (row, *row.derived)]
 
-        assert sum(found.events) + sum(found.errors) == len(timed)
-        assert len(found.events) == PULSE_PARTS
+        assert sum(drawn.events) + sum(drawn.errors) == len(timed)
+        assert len(drawn.events) == PULSE_PARTS
 
 
 def test_a_store_that_does_not_count_gives_the_same_events(store: Sqlite) -> None:

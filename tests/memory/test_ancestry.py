@@ -15,7 +15,7 @@ def row(name: str, *edges: Edge) -> SessionRow:
 
 def order(*rows: SessionRow) -> list[tuple[str, int]]:
     """Names and depths, as they are listed."""
-    return [(found.session.native_session_id, depth) for found, depth in nest_by_ancestry(rows)]
+    return [(row.session.native_session_id, depth) for row, depth in nest_by_ancestry(rows)]
 
 
 def test_what_comes_from_a_session_stands_below_it() -> None:

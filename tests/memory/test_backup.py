@@ -61,13 +61,13 @@ def test_the_copy_put_in_the_place_of_the_store_goes_on(old: Path, tmp_path: Pat
     copy.rename(tmp_path / "again" / "s.db")
     store = opened(tmp_path / "again")
     uids = {row.session.session_uid for row in store.sessions()}
-    found = store.search(parse(logs.WORDS[0]), 5).matches
+    hits = store.search(parse(logs.WORDS[0]), 5).matches
     store.close()
     logs.write(tmp_path / "home", logs.script(1, 6))
     report = sweep(tmp_path / "again", {"claude": [tmp_path / "home"]})
 
     assert 3 == len(uids)
-    assert {"digest"} == {hit.kind for hit in found}
+    assert {"digest"} == {hit.kind for hit in hits}
     assert 1 == report.read
 
 

@@ -48,18 +48,18 @@ def facts_of(draft: Draft) -> list[Fact]:
     return [fact_of(event, line=line) for line, event in enumerate(draft.events)]
 
 
-def row_of(whole: SessionGraph) -> SessionRow:
+def row_of(graph: SessionGraph) -> SessionRow:
     """The row a sweep makes of a session."""
-    session = whole.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
-    facts = [storable_json.plain_fact(fact) for fact in (*whole.about_only, *whole.facts)]
-    growth = Growth(whole.uid, None, facts, torn=whole.torn)
+    session = graph.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
+    facts = [storable_json.plain_fact(fact) for fact in (*graph.about_only, *graph.facts)]
+    growth = Growth(graph.uid, None, facts, torn=graph.torn)
     return growth.change(SessionRow(session, change=3)).row
 
 
-def told(draft: Draft) -> Digest:
+def digest_of(draft: Draft) -> Digest:
     """The digest of a made-up session."""
-    whole = SessionGraph(UID, facts_of(draft))
-    return account(SessionTimeline(readout_of(whole)), row_of(whole))
+    session = SessionGraph(UID, facts_of(draft))
+    return account(SessionTimeline(readout_of(session)), row_of(session))
 
 
 def shipped() -> list[Fact]:
@@ -76,10 +76,12 @@ def begun() -> Draft:
     return draft
 
 
-def did(draft: Draft, tool: str, text: str = "ok", *, failed: bool = False, **given: JSON) -> None:
+def did(
+    draft: Draft, tool: str, text: str = "ok", *, failed: bool = False, **arguments: JSON
+) -> None:
     """One call and its result."""
     call = f"c{len(draft.events)}"
-    draft.reply(draft.call(call, tool, **given))
+    draft.reply(draft.call(call, tool, **arguments))
     draft.result(call, text, failed=failed)
 
 
@@ -103,8 +105,8 @@ def sweep(folder: Path, home: Path) -> Sqlite:
 
 def test_the_sample_is_told_in_full() -> None:
     """Outcome, money, tools, tests, files, branches, promises: all of one session."""
-    whole = SessionGraph(UID, shipped())
-    seen = account(SessionTimeline(readout_of(whole)), row_of(whole))
+    session = SessionGraph(UID, shipped())
+    seen = account(SessionTimeline(readout_of(session)), row_of(session))
 
     assert (DIGEST_VERSION, "thence", "unknown") == (seen.version, seen.agent, seen.outcome)
     assert ("ENT-109", "branch") == (seen.task_ref, seen.task_from)
@@ -113,10 +115,10 @@ def test_the_sample_is_told_in_full() -> None:
     assert seen.cost.live.ticks > seen.cost.dead.ticks > 0
     assert {"claude-opus-5-5": 11} == seen.models
     assert [("Edit", 4, 0), ("Bash", 3, 1)] == [
-        (one.tool, one.calls, one.failed) for one in seen.tools[:2]
+        (tool.tool, tool.calls, tool.failed) for tool in seen.tools[:2]
     ]
     assert [("pytest", 2, 1, False, 43)] == [
-        (one.runner, one.runs, one.red, one.last_red, one.passed) for one in seen.tests
+        (run.runner, run.runs, run.red, run.last_red, run.passed) for run in seen.tests
     ]
     assert ("tidepool/windows.py", 1, 2, 1) == (
         seen.files[0].path,
@@ -124,16 +126,16 @@ def test_the_sample_is_told_in_full() -> None:
         seen.files[0].edits,
         seen.files[0].broke,
     )
-    assert ["try it with fold=1 then"] == [one.prompt for one in seen.branches]
+    assert ["try it with fold=1 then"] == [branch.prompt for branch in seen.branches]
     assert [] == seen.todos
     assert 1 == len(seen.snippets.corrections)
 
 
 def test_the_same_bills_are_told_as_the_store_has_them() -> None:
     """The digest adds nothing up by itself: its money is the row's."""
-    whole = SessionGraph(UID, shipped())
-    row = row_of(whole)
-    cost = account(SessionTimeline(readout_of(whole)), row).cost
+    session = SessionGraph(UID, shipped())
+    row = row_of(session)
+    cost = account(SessionTimeline(readout_of(session)), row).cost
 
     assert row.ticks == {"live": cost.live.ticks, "dead": cost.dead.ticks}
     assert row.spent.rolled_up == cost.live.tokens + cost.dead.tokens + cost.side.tokens
@@ -146,7 +148,7 @@ def test_an_error_is_told_with_the_fix_that_followed() -> None:
     did(draft, "Read", file_path="clock.c")
     did(draft, "Edit", file_path="clock.c", old_string="a", new_string="b")
     ran(draft, "make all")
-    (error,) = told(draft).errors
+    (error,) = digest_of(draft).errors
 
     assert ("compile: <path>: error: missing brace", 1) == (error.fingerprint, error.count)
     assert ["edited clock.c"] == [fix.what for fix in error.fix]
@@ -158,7 +160,7 @@ def test_an_error_that_stayed_has_no_fix() -> None:
     draft = begun()
     ran(draft, "make all", "clock.c:3:1: error: missing brace", failed=True)
     did(draft, "Edit", file_path="clock.c", old_string="a", new_string="b")
-    (error,) = told(draft).errors
+    (error,) = digest_of(draft).errors
 
     assert (None, ()) == (error.settled_by, error.fix)
 
@@ -168,10 +170,10 @@ def test_a_refused_call_is_no_failure_of_its_tool() -> None:
     draft = begun()
     ran(draft, "git push", "This command requires approval", failed=True)
     ran(draft, "make", "make: *** Error 2", failed=True)
-    (tool,) = told(draft).tools
+    (tool,) = digest_of(draft).tools
 
     assert (2, 1, 1) == (tool.calls, tool.failed, tool.refused)
-    assert [] == told(draft).interventions  # a rule is no human
+    assert [] == digest_of(draft).interventions  # a rule is no human
 
 
 def test_commands_that_did_something_are_told_the_last_first() -> None:
@@ -180,7 +182,7 @@ def test_commands_that_did_something_are_told_the_last_first() -> None:
     for command in ("git status", "git commit -m x", "ls; git push", "cat rm.txt"):
         ran(draft, command)
 
-    assert ["push", "commit"] == [one.what for one in told(draft).commands]
+    assert ["push", "commit"] == [entry.what for entry in digest_of(draft).commands]
     assert noteworthy("echo 'git push'") is None
     assert "deploy" == noteworthy("cd infra && terraform apply -auto-approve")
     assert "delete" == noteworthy("rm -rf build")
@@ -203,8 +205,8 @@ def test_a_subagent_is_told_apart() -> None:
     side.reply(side.call("s1", "Grep", pattern="clock"), usage=(500, 50), id="msg_side")
     side.result("s1", "clock.py")
     more = [fact_of(e, channel="agent:a1", line=n, file="side") for n, e in enumerate(side.events)]
-    whole = SessionGraph(UID, [*facts_of(draft), *more])
-    (seen,) = account(SessionTimeline(readout_of(whole)), row_of(whole)).subagents
+    session = SessionGraph(UID, [*facts_of(draft), *more])
+    (seen,) = account(SessionTimeline(readout_of(session)), row_of(session)).subagents
 
     assert ("agent:a1", 1, 550, "Look around.") == (
         seen.channel,
@@ -240,15 +242,15 @@ def hostile(rounds: int) -> Draft:
 
 def test_a_usual_digest_is_a_few_kilobytes() -> None:
     """What is kept for ever has to be small."""
-    whole = SessionGraph(UID, shipped())
+    session = SessionGraph(UID, shipped())
 
-    assert len(msgspec.json.encode(digest(whole, row_of(whole)).digest)) < 8 << 10
+    assert len(msgspec.json.encode(digest(session, row_of(session)).digest)) < 8 << 10
 
 
 @pytest.mark.slow
 def test_a_digest_is_bounded_however_long_the_session() -> None:
     """Lists are cut, what was left out is counted, texts are short and clean."""
-    seen = told(hostile(150))
+    seen = digest_of(hostile(150))
     body = msgspec.json.encode(seen)
     words = seen.snippets
 
@@ -283,7 +285,7 @@ def test_prompts_that_only_say_to_go_on_are_not_what_was_asked(
     for text in prompts:
         draft.prompt(text)
         draft.reply("Done.")
-    words = told(draft).snippets
+    words = digest_of(draft).snippets
 
     assert (first, last) == (words.first_prompt, words.last_prompt)
 
@@ -291,14 +293,14 @@ def test_prompts_that_only_say_to_go_on_are_not_what_was_asked(
 def test_whatever_a_log_holds_can_be_stored() -> None:
     """Lone surrogates and controls, in names, paths, prompts and errors, are cleaned away."""
     draft = hostile(8)
-    kept = draft.tip
+    tip = draft.tip
     draft.prompt("Go back from \udc80 here")
     draft.reply("No \udc80", usage=(9000, 9))
-    draft.rewind(kept or "")
+    draft.rewind(tip or "")
     for _ in range(4):
         did(draft, "odd\udc80tool", "Error: it \udc80 broke\x1b", failed=True, a="\udc80")
-    whole = SessionGraph(UID, facts_of(draft))
-    made = digest(whole, row_of(whole))
+    session = SessionGraph(UID, facts_of(draft))
+    made = digest(session, row_of(session))
 
     assert {"repeated_error", "retry_loop", "abandoned_branch"} <= {s["kind"] for s in made.signals}
     assert b"u001b" not in msgspec.json.encode([made.digest, made.signals, made.title])
@@ -308,16 +310,16 @@ def test_the_longest_lists_are_halved_when_all_together_are_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the limit, it is kept, and the count of what was left out stays true."""
-    whole = SessionGraph(UID, facts_of(hostile(40)))
-    row = row_of(whole)
-    full = account(SessionTimeline(readout_of(whole)), row)
+    session = SessionGraph(UID, facts_of(hostile(40)))
+    row = row_of(session)
+    full = account(SessionTimeline(readout_of(session)), row)
     monkeypatch.setattr("thence.memory.account.MAX_DIGEST_BYTES", 9000)
-    small = account(SessionTimeline(readout_of(whole)), row)
+    small = account(SessionTimeline(readout_of(session)), row)
 
     assert len(msgspec.json.encode(small)) <= 9000
     for name in ("errors", "files", "tools"):
-        kept, left = (len(getattr(small, name)), small.left_out.get(name, 0))
-        assert len(getattr(full, name)) + full.left_out.get(name, 0) == kept + left
+        stored_count, left = (len(getattr(small, name)), small.left_out.get(name, 0))
+        assert len(getattr(full, name)) + full.left_out.get(name, 0) == stored_count + left
 
 
 @given(st.text(max_size=200), st.integers(4, 60))
@@ -332,9 +334,9 @@ def test_short_texts_are_bounded_in_bytes_and_printable(text: str, size: int) ->
 
 def test_no_session_makes_it_raise() -> None:
     """An empty one has a digest as well."""
-    whole = SessionGraph("claude:none", [])
+    session = SessionGraph("claude:none", [])
 
-    assert "unknown" == digest(whole, row_of(whole)).outcome
+    assert "unknown" == digest(session, row_of(session)).outcome
 
 
 # -- deterministic --------------------------------------------------------------------------
@@ -345,24 +347,24 @@ def test_the_order_of_facts_changes_nothing(data: st.DataObject) -> None:
     """Files come in any order; the same facts give the same digest, byte for byte."""
     facts = shipped()
     mixed = SessionGraph(UID, data.draw(st.permutations(facts)))
-    whole = SessionGraph(UID, facts)
+    session = SessionGraph(UID, facts)
 
-    assert msgspec.json.encode(digest(whole, row_of(whole))) == msgspec.json.encode(
+    assert msgspec.json.encode(digest(session, row_of(session))) == msgspec.json.encode(
         digest(mixed, row_of(mixed))
     )
 
 
 def test_it_can_be_read_back() -> None:
     """What the store gives back is the digest and the signals that went in."""
-    whole = SessionGraph(UID, shipped())
-    row = row_of(whole)
-    made = digest(whole, row)
+    session = SessionGraph(UID, shipped())
+    row = row_of(session)
+    made = digest(session, row)
     body = msgspec.json.decode(msgspec.json.encode(made.digest))
-    kept = msgspec.json.decode(msgspec.json.encode(made.signals))
+    decoded = msgspec.json.decode(msgspec.json.encode(made.signals))
 
-    assert account(SessionTimeline(readout_of(whole)), row) == msgspec.convert(body, Digest)
+    assert account(SessionTimeline(readout_of(session)), row) == msgspec.convert(body, Digest)
     assert ["untested_edit", "abandoned_branch", "human_correction"] == [
-        msgspec.convert(one, Signal).kind for one in kept
+        msgspec.convert(signal, Signal).kind for signal in decoded
     ]
     assert (UID, 3, "unknown") == (made.uid, made.change, made.outcome)
 
@@ -396,13 +398,13 @@ def test_a_sweep_keeps_it(tmp_path: Path) -> None:
         )
     )
     store = sweep(tmp_path, tmp_path / "home")
-    (kept,) = store.read_table("digests")
+    (digest,) = store.read_table("digests")
     (signal,) = store.read_table("signals")
     store.close()
 
-    assert ("success", "Undone.") == (kept["outcome"], kept["snippets"]["last_reply"])
+    assert ("success", "Undone.") == (digest["outcome"], digest["snippets"]["last_reply"])
     assert "human_correction" == signal["kind"]
-    assert secret not in repr(kept) + repr(signal)
+    assert secret not in repr(digest) + repr(signal)
 
 
 # -- the seam -------------------------------------------------------------------------------
@@ -415,8 +417,8 @@ class Counts:
 
     def digest(self, timeline: SessionTimeline, row: SessionRow) -> DigestPart:
         """Count the events of the line."""
-        found = Signal("slow_tool", "low", "it was slow")
-        return DigestPart({"line": len(timeline.line), "change": row.change}, [found])
+        signal = Signal("slow_tool", "low", "it was slow")
+        return DigestPart({"line": len(timeline.line), "change": row.change}, [signal])
 
 
 class Breaks:
@@ -431,8 +433,8 @@ class Breaks:
 
 def test_another_digester_adds_its_part() -> None:
     """What it says stands under its name, its signals beside ours."""
-    whole = SessionGraph(UID, shipped())
-    made = digest(whole, row_of(whole), others={"thence": BuiltIn(), "counts": Counts()})
+    session = SessionGraph(UID, shipped())
+    made = digest(session, row_of(session), others={"thence": BuiltIn(), "counts": Counts()})
 
     assert {"counts": {"line": 25, "change": 3}} == made.digest["more"]
     assert "it was slow" == made.signals[-1]["text"]
@@ -441,8 +443,8 @@ def test_another_digester_adds_its_part() -> None:
 
 def test_a_digester_that_fails_costs_its_own_part_only() -> None:
     """Its reason is kept, and the digest stands."""
-    whole = SessionGraph(UID, shipped())
-    made = digest(whole, row_of(whole), others={"breaks": Breaks()})
+    session = SessionGraph(UID, shipped())
+    made = digest(session, row_of(session), others={"breaks": Breaks()})
 
     assert {"breaks": {"failed": "RuntimeError: out of order"}} == made.digest["more"]
     assert "unknown" == made.outcome
@@ -453,7 +455,7 @@ def test_ours_comes_through_the_same_door() -> None:
     (point,) = entry_points(module.GROUP)
 
     assert BuiltIn is point.load()
-    assert [BuiltIn] == [type(one) for one in digesters().values()]
+    assert [BuiltIn] == [type(digester) for digester in digesters().values()]
 
 
 @pytest.mark.parametrize(
@@ -480,7 +482,7 @@ def test_tasks_are_found_by_the_users_patterns() -> None:
     """Patterns from the settings take the place of ours."""
     draft = begun()
     draft.prompt("This is story 7.")
-    whole = SessionGraph(UID, facts_of(draft))
-    made = digest(whole, row_of(whole), tasks=[TaskPattern("story", r"story (\d+)", r"S\1")])
+    session = SessionGraph(UID, facts_of(draft))
+    made = digest(session, row_of(session), tasks=[TaskPattern("story", r"story (\d+)", r"S\1")])
 
     assert "S7" == made.task_ref

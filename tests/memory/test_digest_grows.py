@@ -86,9 +86,9 @@ class Digested:
         return Readout(grown.uid, rows, head, events=events, anchors=nodes)
 
 
-def compare(one: DigestRecord, other: DigestRecord) -> list[str]:
+def compare(record: DigestRecord, other: DigestRecord) -> list[str]:
     """Name what two digests say differently."""
-    parts = [{**made.digest, "signals": made.signals} for made in (one, other)]
+    parts = [{**made.digest, "signals": made.signals} for made in (record, other)]
     return [
         f"{name}: {parts[1].get(name)} instead of {parts[0].get(name)}"
         for name in parts[0].keys() | parts[1].keys()
@@ -97,7 +97,7 @@ def compare(one: DigestRecord, other: DigestRecord) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=10, whole=25, prove=300), phases=PHASES)
+@settings(max_examples=by_pace(everyday=10, full=25, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_digest_that_goes_on_is_the_digest_made_from_nothing(
     log: list[Fact], data: st.DataObject
@@ -124,11 +124,11 @@ def test_every_real_session_is_digested_alike_from_wherever_it_goes_on(
     """In random pieces, its files in turn and mixed; windows are small, so that much is sealed."""
     monkeypatch.setattr(sealing, "WINDOW_RECORDS", 6)
     monkeypatch.setattr(sealing, "SIDE_RECORDS", 2)
-    each = by_pace(everyday=32, whole=16, prove=4)
+    each = by_pace(everyday=32, full=16, prove=4)
     continued = 0
     for number, (adapter, source) in enumerate(test_growth.sessions(shared / "data")[part::each]):
         facts = read_all(adapter, source)[0]
-        if not facts or len(facts) > by_pace(everyday=400, whole=800, prove=20_000):
+        if not facts or len(facts) > by_pace(everyday=400, full=800, prove=20_000):
             continue
         chance = random.Random(number)
         left = interleaved(facts, number) if number % 2 else list(facts)

@@ -30,16 +30,44 @@ def test_files_and_folders_are_made_durable(
     file, synced = tmp_path / "file", []
     file.write_bytes(b"x")
 
-    def told(handle: int) -> None:
+    def note(handle: int) -> None:
         synced.append(os.fstat(handle).st_ino)
 
-    monkeypatch.setattr("os.fsync", told)
+    monkeypatch.setattr("os.fsync", note)
     disk.sync(file)
     disk.sync(tmp_path)
 
     assert [file.stat().st_ino, tmp_path.stat().st_ino] == synced
     with pytest.raises(FileNotFoundError):
         disk.sync(tmp_path / "gone")
+
+
+def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side; nobody goes on before all of them are done."""
+    files = [tmp_path / f"{number}" for number in range(30)]
+    handles = [os.open(path, os.O_WRONLY | os.O_CREAT) for path in files]
+    synced: list[int] = []
+
+    def told(handle: int) -> None:
+        synced.append(handle)
+        if handle == handles[7]:
+            raise OSError(5, "the disk refuses")
+
+    try:
+        monkeypatch.setattr("os.fdatasync", synced.append)
+        disk.sync_data([])
+        disk.sync_data(handles)
+
+        assert sorted(handles) == sorted(synced)
+
+        monkeypatch.setattr("os.fdatasync", told)
+        with pytest.raises(OSError, match="the disk refuses"):
+            disk.sync_data(handles)
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def test_a_folder_that_is_removed_while_it_is_listed_is_left_out(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ TODO = {"session_uid": "claude:1", "text": "write the tests", "status": "pending
 
 def test_the_last_change_decides_and_bad_lines_change_nothing(tmp_path: Path) -> None:
     """Whatever somebody else wrote into the file."""
-    one, other = todo_key(TODO), todo_key({**TODO, "text": "run them"})
+    first, second = todo_key(TODO), todo_key({**TODO, "text": "run them"})
     assert frozenset() == dismissed_todos(tmp_path)
-    set_dismissed(tmp_path, one, is_dismissed=True)
-    set_dismissed(tmp_path, other, is_dismissed=True)
+    set_dismissed(tmp_path, first, is_dismissed=True)
+    set_dismissed(tmp_path, second, is_dismissed=True)
     with (tmp_path / FILE).open("ab") as file:
         file.write(b'\xff{"todo": 3}\nnull\n')
-    set_dismissed(tmp_path, other, is_dismissed=False)
+    set_dismissed(tmp_path, second, is_dismissed=False)
 
-    assert {one} == dismissed_todos(tmp_path)
+    assert {first} == dismissed_todos(tmp_path)
     assert 0o600 == (tmp_path / FILE).stat().st_mode & 0o777
 
 

@@ -51,18 +51,18 @@ def test_corrections_and_reports_in_words_are_interventions(tmp_path: Path) -> N
 @pytest.mark.parametrize("agent", endings.AGENTS)
 def test_a_first_prompt_is_no_intervention(agent: str, tmp_path: Path) -> None:
     """Who reports a fault at the start gives a task."""
-    whole = endings.read(agent, tmp_path, ["ask There's a bug in the parser", "say Fixed."])
+    session = endings.read(agent, tmp_path, ["ask There's a bug in the parser", "say Fixed."])
 
-    assert [] == [event for event in whole.derived if event.kind == "human_intervention"]
+    assert [] == [event for event in session.derived if event.kind == "human_intervention"]
 
 
 def test_a_rejection_its_stop_and_the_next_prompt_count_once(tmp_path: Path) -> None:
     """A call that is refused, the stop of the turn and the prompt after it are one."""
     story = ["ask Clean up.", "run rm -rf data", "refuse", "stop", "ask No, keep the data."]
-    whole = endings.read("claude", tmp_path, [*story, "say I kept it."])
-    found = [event for event in whole.derived if event.kind == "human_intervention"]
+    session = endings.read("claude", tmp_path, [*story, "say I kept it."])
+    interventions = [event for event in session.derived if event.kind == "human_intervention"]
 
-    assert ["denied"] == [event.summary for event in found]
+    assert ["denied"] == [event.summary for event in interventions]
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "grok"])
@@ -70,9 +70,9 @@ def test_a_killed_process_is_no_intervention(agent: str, tmp_path: Path) -> None
     """Who goes on after a crash did not step in."""
     crash = ["crash"] if agent != "codex" else []
     story = ["ask Run it.", "run sleep 300", *crash, "ask Go on with the job, please", "say Done."]
-    whole = endings.read(agent, tmp_path, story)
+    session = endings.read(agent, tmp_path, story)
 
-    assert [] == [event for event in whole.derived if event.kind == "human_intervention"]
+    assert [] == [event for event in session.derived if event.kind == "human_intervention"]
 
 
 def test_two_corrections_are_two_interventions(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_two_corrections_are_two_interventions(tmp_path: Path) -> None:
 def test_an_answer_to_a_question_is_no_correction(tmp_path: Path) -> None:
     """A "no" after a question of the agent says what is wanted, not what went wrong."""
     story = ["ask Fix it.", "say Shall I delete the file?", "ask No, keep it.", "say Kept."]
-    whole = endings.read("claude", tmp_path, story)
+    session = endings.read("claude", tmp_path, story)
 
-    assert [] == [event for event in whole.derived if event.kind == "human_intervention"]
+    assert [] == [event for event in session.derived if event.kind == "human_intervention"]
 
 
 # -- confidence -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from thence.memory.redact import Redactor
 from thence.memory.sweep import Sweep, SweepReport
 from thence.serve.event_lines import EventLine
 
-SIZES = by_pace(everyday=(64, 608), whole=(64, 608), prove=(96, 992, 4000))
+SIZES = by_pace(everyday=(64, 608), full=(64, 608), prove=(96, 992, 4000))
 """Turns of the sessions that are compared: four events each, so that all end alike in a page."""
 assert all(4 * turns % PAGE_EVENTS == 0 for turns in SIZES)
 
@@ -152,8 +152,10 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
 
 def anew_of(store: Any, uid: str) -> Readout:
     """Put a session together from all facts that are stored of it."""
-    held = store.load_session(uid)
-    return readout_of(SessionGraph(uid, held.facts, replayed=held.replayed, billed=held.billed))
+    stored = store.load_session(uid)
+    return readout_of(
+        SessionGraph(uid, stored.facts, replayed=stored.replayed, billed=stored.billed)
+    )
 
 
 @pytest.mark.few(24)
@@ -184,19 +186,19 @@ def test_a_session_swept_after_random_pieces_is_the_session_swept_once(
 def test_a_log_rewritten_back_and_forth_stores_its_records_once(tmp_path: Path) -> None:
     """What it held before is there, dead, each event once, however often it changed."""
     home = tmp_path / "home"
-    one, other = logs.script(1, 4, seed=1), logs.script(1, 4, seed=2)
-    for record in other.records:
+    first, second = logs.script(1, 4, seed=1), logs.script(1, 4, seed=2)
+    for record in second.records:
         record["uuid"] = f"other-{record['uuid']}"
         record["parentUuid"] = record["parentUuid"] and f"other-{record['parentUuid']}"
     numbers = []
-    for script in (one, other, one, other, one, other):
+    for script in (first, second, first, second, first, second):
         logs.write(home, script)
         sweep(tmp_path / "store", {"claude": [home]})
         store = opened(tmp_path / "store")
         numbers.append(next(store.sessions()).events)
         store.close()
 
-    assert [len(one.records)] + [len(one.records) + len(other.records)] * 5 == numbers
+    assert [len(first.records)] + [len(first.records) + len(second.records)] * 5 == numbers
 
 
 def test_other_bytes_of_the_same_size_and_time_are_read(tmp_path: Path) -> None:

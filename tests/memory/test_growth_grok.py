@@ -43,7 +43,7 @@ def steps(folder: Folder, turns: int, seed: int = 0) -> list[Callable[[], object
                 partial(folder.event, "tool_completed", **done),
                 partial(folder.chat, type="tool_result", tool_call_id=call, content=text),
             ]
-        out += [partial(folder.said, word) for word in ("The ", "lantern ", "burns. ")]
+        out += [partial(folder.say, word) for word in ("The ", "lantern ", "burns. ")]
         out += [
             folder.done,
             partial(folder.event, "turn_ended", turn=turn),
@@ -104,7 +104,7 @@ def test_a_line_more_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -
         swept(store, home)
         numbers = []
         for text in ("Yes, ", "the lantern ", "is lit."):
-            folder.said(text)
+            folder.say(text)
             folder.event("phase", phase="streaming")
             number, report = swept(store, home)
             numbers.append(number)
@@ -127,7 +127,7 @@ def test_a_long_turn_does_not_stay_in_the_window(tmp_path: Path) -> None:
             folder.call(f"call-{calls}-{number}", command="make test")
             folder.result(f"call-{calls}-{number}", "fine")
         sweep(store, {"grok": [home]}, digests=False)
-        folder.said("going on")
+        folder.say("going on")
         number, report = swept(store, home)
         work.append(number)
 
@@ -141,7 +141,7 @@ def test_a_text_that_goes_on_is_found_whole(tmp_path: Path) -> None:
     folder = Folder(home)
     folder.prompt("tell me", 0)
     for text in ("harbour lan", "tern and fer", "ry"):
-        folder.said(text)
+        folder.say(text)
         sweep(place, {"grok": [home]}, digests=False)
     store = opened(place)
     hits = [
@@ -151,7 +151,7 @@ def test_a_text_that_goes_on_is_found_whole(tmp_path: Path) -> None:
     bodies = [store.blobs.read(row.event.payload_ref or "") for row in rows[1:]]
     store.close()
 
-    assert [[rows[1].event.event_id]] * 3 == [[hit.event_id for hit in found] for found in hits]
+    assert [[rows[1].event.event_id]] * 3 == [[hit.event_id for hit in matches] for matches in hits]
     assert 1 == len(bodies)
     assert b"harbour lantern and ferry" in bodies[0]
 
@@ -162,17 +162,17 @@ def test_a_secret_that_was_cut_in_two_is_nowhere(tmp_path: Path) -> None:
     folder = Folder(home)
     folder.prompt("what is the token", 0)
     for text in (f"It is {TOKEN[:20]}", f"{TOKEN[20:]} and no other"):
-        folder.said(text)
+        folder.say(text)
         sweep(place, {"grok": [home]}, digests=False)
     store = opened(place)
     stored = store.load_session(f"grok:{folder.session}")
     assert stored is not None
     refs = [block.ref for fact in stored.facts for block in fact.blocks if block.ref]
     bodies = b"".join(map(store.blobs.read, refs))
-    found = store.search(parse(TOKEN[:20]), 5).matches
+    hits = store.search(parse(TOKEN[:20]), 5).matches
     store.close()
 
     assert b"[REDACTED:" in bodies
     assert TOKEN[:20].encode() not in bodies
     assert TOKEN[20:].encode() not in bodies
-    assert not found
+    assert not hits

@@ -58,11 +58,11 @@ def opened(place: Path, home: Path) -> Sqlite:
     return Sqlite(str(place / "s.db"))
 
 
-def said(store: Sqlite, text: str, **page: int) -> list[str]:
+def snippets(store: Sqlite, text: str, **page: int) -> list[str]:
     """The snippets of an answer, without their marks."""
     query = parse(text)
-    found = hits(store.search(query, **page), query, store.blobs).hits
-    return [hit.snippet.replace("\x02", "").replace("\x03", "") for hit in found]
+    page_hits = hits(store.search(query, **page), query, store.blobs).hits
+    return [hit.snippet.replace("\x02", "").replace("\x03", "") for hit in page_hits]
 
 
 # -- order and pages ----------------------------------------------------------------------------
@@ -71,53 +71,53 @@ def said(store: Sqlite, text: str, **page: int) -> list[str]:
 def test_pages_are_parts_of_one_answer(home: Path, place: Path) -> None:
     """Put together they are the whole, each hit once, whatever their size."""
     for number in range(1, 6):
-        one = script(number)
+        log = script(number)
         for turn in range(9):
-            one.user(f"{WORD} number {number} turn {turn}")
-        write(home, one, day=number)
+            log.user(f"{WORD} number {number} turn {turn}")
+        write(home, log, day=number)
     store = opened(place, home)
-    whole = said(store, WORD, limit=100)
-    pages = [said(store, WORD, limit=7, offset=at) for at in range(0, 49, 7)]
+    expected = snippets(store, WORD, limit=100)
+    pages = [snippets(store, WORD, limit=7, offset=at) for at in range(0, 49, 7)]
 
-    assert 45 == len(set(whole))
-    assert whole == [one for page in pages for one in page]
+    assert 45 == len(set(expected))
+    assert expected == [text for page in pages for text in page]
 
 
 def test_newer_comes_before_older(home: Path, place: Path) -> None:
     """Of the same kind of event, whichever was read first."""
     for number, day in ((1, 20), (2, 3), (3, 11)):
-        one = script(number)
-        one.user(f"{WORD} of day {day}")
-        write(home, one, day=day)
-    found = said(opened(place, home), WORD)
+        log = script(number)
+        log.user(f"{WORD} of day {day}")
+        write(home, log, day=day)
+    texts = snippets(opened(place, home), WORD)
 
-    assert [f"{WORD} of day {day}" for day in (20, 11, 3)] == found
+    assert [f"{WORD} of day {day}" for day in (20, 11, 3)] == texts
 
 
 def test_a_note_of_the_harness_comes_behind_the_message_that_it_repeats() -> None:
     """Also where the message was taken back: it is what somebody said."""
     kinds, states = list(KINDS), [state.value for state in STATES]
-    said, noted = kinds.index("user_msg"), kinds.index("lifecycle")
+    prompt, noted = kinds.index("user_msg"), kinds.index("lifecycle")
 
     def worth(kind: int, state: str) -> float:
         return ranking.WORTHS[kind][states.index(state)]
 
-    assert worth(said, "live") > worth(said, "rolled_back") > worth(noted, "internal")
+    assert worth(prompt, "live") > worth(prompt, "rolled_back") > worth(noted, "internal")
 
 
 def test_what_people_said_comes_before_what_tools_printed(home: Path, place: Path) -> None:
     """And both before what was left behind."""
-    one = script(1)
-    start = one.user("look at it")
-    one.call("c1", "Bash", command="ls")
-    one.result("c1", f"{WORD} as a tool prints it")
-    one.user(f"{WORD} as somebody left it behind", parentUuid=start)
-    one.user(f"{WORD} as somebody says it", parentUuid=start)
-    write(home, one)
-    found = said(opened(place, home), WORD)
+    log = script(1)
+    start = log.user("look at it")
+    log.call("c1", "Bash", command="ls")
+    log.result("c1", f"{WORD} as a tool prints it")
+    log.user(f"{WORD} as somebody left it behind", parentUuid=start)
+    log.user(f"{WORD} as somebody says it", parentUuid=start)
+    write(home, log)
+    texts = snippets(opened(place, home), WORD)
 
-    assert f"{WORD} as somebody says it" == found[0]
-    assert {f"{WORD} as a tool prints it", f"{WORD} as somebody left it behind"} == set(found[1:])
+    assert f"{WORD} as somebody says it" == texts[0]
+    assert {f"{WORD} as a tool prints it", f"{WORD} as somebody left it behind"} == set(texts[1:])
 
 
 # -- what it takes ----------------------------------------------------------------------------
@@ -154,20 +154,20 @@ def test_a_search_does_as_little_for_many_hits_as_for_few(
 ) -> None:
     """No statement a hit, no page of events; each pack is opened and each frame inflated once."""
     for number in range(1, 5):
-        one = script(number)
+        log = script(number)
         for line in range(200):
-            one.user(f"{WORD} number {line} of session {number}")
-        write(home, one, day=number)
+            log.user(f"{WORD} number {line} of session {number}")
+        write(home, log, day=number)
     with contextlib.closing(opened(place, home)) as store:
         monkeypatch.setattr(index, "BUDGET_S", 60.0)
         work = _Work(store, monkeypatch)
-        few = said(store, WORD, limit=4)
+        few = snippets(store, WORD, limit=4)
         statements = len(work.statements)
         seen: tuple[list[Any], ...] = (work.statements, work.packs, work.frames)
         for noted in seen:
             noted.clear()
         store.blobs._frames = Frames(CACHED_BYTES)  # type: ignore[attr-defined]
-        many = said(store, WORD, limit=60)
+        many = snippets(store, WORD, limit=60)
 
     assert (4, 60) == (len(few), len(many))
     assert all(WORD in text for text in many)
@@ -186,9 +186,9 @@ def many_tables(home: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Twelve days, each in a table of its own."""
     monkeypatch.setattr(index, "TABLE_BYTES", 64)
     for day in range(1, 13):
-        one = script(day, cwd=f"/home/dev/{'old' if day == 1 else 'new'}")
-        one.user(f"{WORD} " + "and much else that fills a table " * 4)
-        write(home, one, day=day)
+        log = script(day, cwd=f"/home/dev/{'old' if day == 1 else 'new'}")
+        log.user(f"{WORD} " + "and much else that fills a table " * 4)
+        write(home, log, day=day)
     store = opened(place, home)
     yield store
     store.close()
@@ -246,9 +246,9 @@ def test_words_that_look_like_marks_of_events_are_found_in_texts_only(
 ) -> None:
     """Every prompt is marked as one; who types such a mark means the word."""
     for day, text in ((1, "kindusermsg is a token"), (2, "nothing of that kind")):
-        one = script(day)
-        one.user(text)
-        write(home, one, day=day)
+        log = script(day)
+        log.user(text)
+        write(home, log, day=day)
     with contextlib.closing(opened(place, home)) as store:
         assert ["2026-01-01"] == days(store.search(parse("kindusermsg"), 5))
         assert ["2026-01-01"] == days(store.search(parse("kinduser*"), 5))
@@ -257,7 +257,7 @@ def test_words_that_look_like_marks_of_events_are_found_in_texts_only(
 
 def days(answer: SearchAnswer) -> list[str]:
     """The days of what was found."""
-    return [str(index.time_column(one.ts))[:10] for one in answer.matches]
+    return [str(index.time_column(hit.ts))[:10] for hit in answer.matches]
 
 
 def test_filters_come_before_the_cap(many_tables: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,14 +277,14 @@ def test_filters_come_before_the_cap(many_tables: Sqlite, monkeypatch: pytest.Mo
 @pytest.fixture
 def reeds(home: Path, place: Path) -> Iterator[Sqlite]:
     """Two sessions: one that went well and cost money, one that got no answer."""
-    one, other = script(1), script(2, cwd="/home/dev/dunes")
-    one.user("the heron walks in the reeds")
-    one.call("c1", "Bash", command="grep heron birds_of_passage.txt")
-    one.result("c1", "heron: grey")
-    one.reply([{"type": "text", "text": "done, the heron is grey"}], usage=usage(900_000))
-    other.user("the bittern booms; ein Käuzchen auch")
-    write(home, one, day=5)
-    write(home, other, day=9, project="-home-dev-dunes")
+    first, second = script(1), script(2, cwd="/home/dev/dunes")
+    first.user("the heron walks in the reeds")
+    first.call("c1", "Bash", command="grep heron birds_of_passage.txt")
+    first.result("c1", "heron: grey")
+    first.reply([{"type": "text", "text": "done, the heron is grey"}], usage=usage(900_000))
+    second.user("the bittern booms; ein Käuzchen auch")
+    write(home, first, day=5)
+    write(home, second, day=9, project="-home-dev-dunes")
     store = opened(place, home)
     yield store
     store.close()
@@ -376,9 +376,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
     """A store with a word in it, and a digest whose session was evicted."""
     folder = tmp_path_factory.mktemp("asked")
     for number in (1, 2):
-        one = script(number)
-        one.user("a ab b")
-        write(folder / "home", one)
+        log = script(number)
+        log.user("a ab b")
+        write(folder / "home", log)
     store = opened(folder / "store", folder / "home")
     store.remove([f"claude:{logs.name(2)}"], why={})
     yield store
@@ -389,9 +389,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
 def test_no_question_breaks_the_index(asked: Sqlite, text: str) -> None:
     """Whatever is typed is answered, or refused in words."""
     with contextlib.suppress(BadQuery):
-        found = asked.search(parse(text)).matches
+        matches = asked.search(parse(text)).matches
 
-        assert len(found) <= 2
+        assert len(matches) <= 2
 
 
 # -- going ----------------------------------------------------------------------------------------
@@ -406,42 +406,42 @@ def test_many_sessions_go_at_once_and_no_other(
     monkeypatch.setattr(index, "TABLE_BYTES", size)
     monkeypatch.setattr(sqlite, "BATCH_SESSIONS", together)
     for number in range(20):
-        one = script(number)
-        one.call("c1", "Bash", command="cat notes")
-        one.result("c1", f"{number}th {WORD} " * 9)
-        write(home, one)
+        log = script(number)
+        log.call("c1", "Bash", command="cat notes")
+        log.result("c1", f"{number}th {WORD} " * 9)
+        write(home, log)
     store = opened(place, home)
     going = [f"claude:{logs.name(number)}" for number in range(20) if number % 7 > 1]
     pending = store.remove(going, why={})
-    kept = {f"claude:{logs.name(number)}" for number in range(20)} - {*going}
-    found = {one.session_uid for one in store.search(parse(WORD), 100).matches}
+    remaining = {f"claude:{logs.name(number)}" for number in range(20)} - {*going}
+    uids = {hit.session_uid for hit in store.search(parse(WORD), 100).matches}
 
     assert [] == pending
-    assert kept == found
+    assert remaining == uids
     assert {f"{number}th" for number in range(20) if number % 7 < 2} == _terms(place)
 
 
 def _terms(place: Path) -> set[str]:
     """The numbers that stand in the index, whether a search would show them or not."""
     with contextlib.closing(apsw.Connection(str(place / "s.db"))) as db:
-        found: set[str] = set()
+        terms: set[str] = set()
         for (name,) in db.execute("SELECT name FROM tables").fetchall():
             db.execute(f"CREATE VIRTUAL TABLE temp.v_{name} USING fts5vocab(main, {name}, row)")
-            found |= {term for (term,) in db.execute(f"SELECT term FROM temp.v_{name}")}
-    return {term for term in found if re.fullmatch(r"\d+th", term)}
+            terms |= {term for (term,) in db.execute(f"SELECT term FROM temp.v_{name}")}
+    return {term for term in terms if re.fullmatch(r"\d+th", term)}
 
 
 def test_a_session_that_is_not_there_is_said_before_any_goes(home: Path, place: Path) -> None:
     """So that a mistake costs nothing."""
     write(home, script(1))
-    one = script(2)
-    one.user(WORD)
-    write(home, one)
+    log = script(2)
+    log.user(WORD)
+    write(home, log)
     store = opened(place, home)
     with pytest.raises(SessionNotFound):
         store.remove([f"claude:{logs.name(2)}", "claude:nobody"], why={})
 
-    assert [WORD] == said(store, WORD)
+    assert [WORD] == snippets(store, WORD)
 
 
 def test_rows_of_a_session_that_goes_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,7 +456,7 @@ def test_rows_of_a_session_that_goes_are_looked_up_once(monkeypatch: pytest.Monk
     words.add((number, "eight words that fill a part of a table", "") for number, *_ in rows)
     asked: list[str] = []
 
-    def trace(_cursor: apsw.Cursor, sql: str, _given: object) -> bool:
+    def trace(_cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
         asked.append(sql)
         return True
 

@@ -48,12 +48,12 @@ def ingester(tmp_path: Path) -> Ingester:
 
 
 def growing(change: SessionChange, *, folded: bool = True) -> Growing:
-    """Give a session as a store has it after its first change."""
-    held = StoredSession(change.row, change.cursor, unpack_facts(change.facts))
+    """Return a session as a store has it after its first change."""
+    stored = StoredSession(change.row, change.cursor, unpack_facts(change.facts))
     state, spend = unpack_fold(change.fold) if folded else (None, ())
     nothing = frozenset[str]()
     tail = Tail(change.row, change.cursor, state, spend, nothing, nothing, (), NothingStored())
-    return Growing(tail, lambda: held)
+    return Growing(tail, lambda: stored)
 
 
 def source_of(home: Path, script: Script) -> Source:
@@ -62,7 +62,7 @@ def source_of(home: Path, script: Script) -> Source:
     return next(iter(adapters()["claude"].find(home)))
 
 
-def kept(
+def read_script(
     ingester: Ingester, home: Path, script: Script, grown: Growing | None = None
 ) -> IngestResult:
     """Read a session from disk."""
@@ -73,12 +73,12 @@ def test_secrets_are_counted_by_rule_as_a_session_grows(ingester: Ingester, tmp_
     """Once for each payload that held one; what was counted before goes on counting."""
     script = logs.script(1)
     script.user(f"use {SECRET} please")
-    first = kept(ingester, tmp_path / "home", script)
+    first = read_script(ingester, tmp_path / "home", script)
     assert first.change is not None
     row = first.change.row
     script.user(f"or {SECRET}, and {SECRET[:-1]}9")
     script.user("or none")
-    second = kept(ingester, tmp_path / "home", script, growing(first.change))
+    second = read_script(ingester, tmp_path / "home", script, growing(first.change))
     assert second.change is not None
 
     assert [{"github-token": 1}, {"github-token": 3}] == [row.redacted, second.change.row.redacted]
@@ -91,15 +91,15 @@ def test_no_secret_gets_past(ingester: Ingester, tmp_path: Path) -> None:
     script.call("c9", command=f"curl -H 'authorization: {SECRET}' https://host")
     script.result("c9", f"{'x' * 110} {SECRET}", toolUseResult={"stdout": f"got {SECRET}"})
     script.note("custom-title", customTitle=f"with {SECRET}")
-    change = kept(ingester, tmp_path / "home", script).change
+    change = read_script(ingester, tmp_path / "home", script).change
     assert change is not None
     ingester.sync()
-    told = msgspec.json.encode(change.row) + repr(change.words).encode()
-    told += repr(unpack_facts(change.facts)).encode()
+    data = msgspec.json.encode(change.row) + repr(change.words).encode()
+    data += repr(unpack_facts(change.facts)).encode()
     packs = Packs(tmp_path / "packs")
     bodies = [packs.read(ref) for row in change.events if (ref := row.event.payload_ref)]
 
-    assert SECRET.encode() not in told
+    assert SECRET.encode() not in data
     assert not any(SECRET.encode() in body for body in bodies)
     assert any(b"[REDACTED:" in body for body in bodies)
 
@@ -163,7 +163,7 @@ def test_secret_that_was_cut_in_two_is_found(ingester: Ingester) -> None:
 
 def test_what_is_stored_is_light_and_leads_back(ingester: Ingester, tmp_path: Path) -> None:
     """Facts hold refs in place of payloads; the refs lead to these very payloads."""
-    out = kept(ingester, tmp_path / "home", logs.script(1))
+    out = read_script(ingester, tmp_path / "home", logs.script(1))
     assert out.change is not None
     assert out.delta is not None
     graph = out.delta.window
@@ -199,7 +199,7 @@ def test_no_copy_of_a_block_drops_a_field(tmp_path: Path) -> None:
     (back,) = with_payloads([stored], packs)
 
     assert None is stored.blocks[0].payload
-    assert ["stays", "stays"] == [one.blocks[0].planted for one in (stored, back)]  # type: ignore[attr-defined]
+    assert ["stays", "stays"] == [fact.blocks[0].planted for fact in (stored, back)]  # type: ignore[attr-defined]
     assert fact == back
 
 
@@ -241,7 +241,7 @@ def test_nothing_new_is_no_change(ingester: Ingester, tmp_path: Path) -> None:
 
 def test_row_tells_of_the_project(ingester: Ingester, tmp_path: Path) -> None:
     """Its name, and its domain as the settings have it."""
-    change = kept(ingester, tmp_path / "home", logs.script(1)).change
+    change = read_script(ingester, tmp_path / "home", logs.script(1)).change
     assert change is not None
     session = change.row.session
 
@@ -277,7 +277,7 @@ def test_carried_money_is_added_to_what_came_later(ingester: Ingester, tmp_path:
     assert change is not None
 
     assert {("2025-12-31", 101, 3), ("2026-01-01T00:00", 17, 1)} == {
-        (one.day, one.usage.total, one.responses) for one in change.spend
+        (spend.day, spend.usage.total, spend.responses) for spend in change.spend
     }
     assert 118 == change.row.spent.own
 

@@ -45,10 +45,10 @@ def shown(store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED) -> dict[str,
     """Return the events of each kind that are shown when the sessions of a store are."""
     out: dict[str, Events] = {kind: set() for kind in kinds}
     for row in store.sessions(Filter(evicted=False)):
-        whole = load_session(store, row).graph
-        for one in (*whole.events, *whole.derived):
-            if one.kind in out:
-                out[one.kind].add((whole.uid, one.event_id))
+        session = load_session(store, row).graph
+        for shown_event in (*session.events, *session.derived):
+            if shown_event.kind in out:
+                out[shown_event.kind].add((session.uid, shown_event.event_id))
     return out
 
 
@@ -61,8 +61,8 @@ def searched(
         hits: list[tuple[str, int | None]] = []
         query = parse(f"kind:{kind} {words}")
         while page := store.search(query, PAGE, len(hits)).matches:
-            assert {kind} == {one.kind for one in page}
-            hits += [(one.session_uid, one.event_id) for one in page]
+            assert {kind} == {hit.kind for hit in page}
+            hits += [(hit.session_uid, hit.event_id) for hit in page]
         out[kind] = set(hits)
 
         assert len(hits) == len(out[kind])
@@ -126,7 +126,7 @@ def test_a_search_by_kind_finds_what_is_shown_after_every_line(tmp_path: Path) -
     for number, (path, line) in enumerate(lines, start=1):
         grow(path, line)
         sweep(tmp_path / "grown", roots, digests=False)
-        if number == len(lines) or not number % by_pace(everyday=4, whole=4, prove=1):
+        if number == len(lines) or not number % by_pace(everyday=4, full=4, prove=1):
             grown = compare(tmp_path / "grown")
     sweep(tmp_path / "once", roots)
     counts = {kind: len(events) for kind, events in grown.items()}
@@ -149,13 +149,13 @@ def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: P
     sweep(tmp_path / "store", {"claude": [home]})
     store = opened(tmp_path / "store")
     expected = shown(store)
-    found = searched(store, words="lantern")
+    by_kind = searched(store, words="lantern")
     none = searched(store, words="saffron")
     store.close()
 
-    assert all(found[kind] for kind in DERIVED)
-    assert all(found[kind] <= expected[kind] for kind in DERIVED)
-    assert 2 == len(expected["error"] - found["error"])  # one has no text, one another
+    assert all(by_kind[kind] for kind in DERIVED)
+    assert all(by_kind[kind] <= expected[kind] for kind in DERIVED)
+    assert 2 == len(expected["error"] - by_kind["error"])  # one has no text, one another
     assert not any(none.values())
 
 
@@ -168,16 +168,16 @@ def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) 
     home = tmp_path / "home"
     first = logs.script(1, 12, seed)
     scripts = [first, logs.trials(2), logs.fork(3, first, 9)]
-    left = [(one, one.data.splitlines(keepends=True)) for one in scripts]
+    left = [(log, log.data.splitlines(keepends=True)) for log in scripts]
     while any(lines for _, lines in left):
-        script, lines = chance.choice([one for one in left if one[1]])
+        script, lines = chance.choice([pair for pair in left if pair[1]])
         count = chance.randint(1, 9)
         grow(logs.path(home, script), b"".join(lines[:count]))
         del lines[:count]
         sweep(tmp_path / "store", {"claude": [home]})
-        found = compare(tmp_path / "store")
+        by_kind = compare(tmp_path / "store")
 
-    assert found["retry"]
+    assert by_kind["retry"]
 
 
 def test_long_sessions_are_found_by_kind_when_most_of_them_is_sealed(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_long_sessions_are_found_by_kind_when_most_of_them_is_sealed(tmp_path: P
     for line in script.data.splitlines(keepends=True)[done:]:
         grow(logs.path(home, script), line)
         rebuilt += sweep(tmp_path / "store", {"claude": [home]}, digests=False).rebuilt
-        found = compare(tmp_path / "store")
+        by_kind = compare(tmp_path / "store")
 
     assert 0 == rebuilt
-    assert 1 == len(found["retry"])
-    assert 1 == len(found["human_intervention"])
+    assert 1 == len(by_kind["retry"])
+    assert 1 == len(by_kind["human_intervention"])
 
 
 def test_a_text_that_was_indexed_again_goes_with_its_session(tmp_path: Path, place: str) -> None:
@@ -278,12 +278,12 @@ def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
     name = json.loads(lines[0])["payload"]["session_id"]
     grow(homes.thence / "sessions" / "tidepool" / f"{name}.jsonl", "".join(lines).encode())
     roots = {
-        name: [path for path in one.roots(homes.work.parent, homes.env) if path.is_dir()]
-        for name, one in adapters().items()
+        name: [path for path in adapter.roots(homes.work.parent, homes.env) if path.is_dir()]
+        for name, adapter in adapters().items()
     }
     sweep(tmp_path / "store", roots)
-    found = compare(tmp_path / "store")
-    agents = {uid.partition(":")[0] for uid, _ in found["edit"]}
+    by_kind = compare(tmp_path / "store")
+    agents = {uid.partition(":")[0] for uid, _ in by_kind["edit"]}
 
     assert {"claude", "codex", "grok", "thence"} == agents
 
@@ -298,10 +298,10 @@ def test_all_real_sessions_are_found_by_kind(request: pytest.FixtureRequest, pla
         folder, step = request.getfixturevalue("tmp_path"), by_pace(8, 8, 1)
         roots = real_roots(request.getfixturevalue("shared"))
         sweep(folder, {agent: homes[::step] for agent, homes in roots.items()})
-    found = compare(folder)
+    by_kind = compare(folder)
 
-    assert 30 < sum(map(len, found.values()))
-    assert place == "postgres" or all(len(found[kind]) > 20 for kind in DERIVED)
+    assert 30 < sum(map(len, by_kind.values()))
+    assert place == "postgres" or all(len(by_kind[kind]) > 20 for kind in DERIVED)
 
 
 @pytest.mark.slow

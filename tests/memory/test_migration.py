@@ -49,12 +49,12 @@ def test_an_old_store_is_migrated_when_it_is_opened(old: Path) -> None:
     """Its sessions are listed and searched before anything is swept; it is done once."""
     for _ in range(2):
         store = opened(old)
-        found = store.search(parse(logs.WORDS[0]), 5).matches
+        hits = store.search(parse(logs.WORDS[0]), 5).matches
         rows = list(store.sessions())
         store.close()
 
         assert 3 == len(rows)
-        assert found
+        assert hits
     with (old / "s.db").open("rb") as file:
         file.seek(60)
         assert len(MIGRATIONS) == int.from_bytes(file.read(4), "big")
@@ -106,14 +106,14 @@ def test_derived_kinds_of_an_old_store_are_found_after_the_next_sweep(
     report = sweep(old, {"claude": [home]})
     again = sweep(old, {"claude": [home]})
     store = opened(old)
-    expected, found = shown(store), searched(store)
+    expected, results = shown(store), searched(store)
     store.close()
 
     assert gap
     assert 1 == sum(report.reprocessed.values())
     assert not any(again.reprocessed.values())
-    assert expected == found
-    assert 1 == len(found["edit"])
+    assert expected == results
+    assert 1 == len(results["edit"])
 
 
 def test_an_old_store_has_the_words_and_kinds_of_a_new_one(tmp_path: Path) -> None:

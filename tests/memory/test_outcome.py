@@ -52,10 +52,10 @@ def asked(text: str = "Fix the clock.") -> Draft:
     return draft
 
 
-def did(draft: Draft, call: str, text: str, *, failed: bool = False, **given: str) -> None:
+def did(draft: Draft, call: str, text: str, *, failed: bool = False, **arguments: str) -> None:
     """One call and its result."""
-    tool = given.pop("tool", "Bash")
-    draft.reply(draft.call(call, tool, **given))
+    tool = arguments.pop("tool", "Bash")
+    draft.reply(draft.call(call, tool, **arguments))
     draft.result(call, text, failed=failed)
 
 
@@ -238,11 +238,11 @@ def test_advice_on_an_error_that_nobody_tried_is_unknown() -> None:
 def test_what_lies_on_a_dead_branch_does_not_count() -> None:
     """Only the live line is judged."""
     draft = asked()
-    kept = draft.reply("It counts seconds.")
+    reply = draft.reply("It counts seconds.")
     draft.prompt("Push it.")
     did(draft, "c1", "This command requires approval", failed=True, command="git push")
     draft.reply("I could not.")
-    draft.rewind(kept)
+    draft.rewind(reply)
     draft.prompt("Thanks!")
     draft.reply("You are welcome.")
 
@@ -297,9 +297,9 @@ def test_corrections_are_found_in_any_dress() -> None:
 )
 def test_a_task_is_found_by_how_it_is_named(text: str, ref: str | None) -> None:
     """Tickets, work packages and issues are found; standards and pictures are not."""
-    found = task_of(tasks(asked(text)), branch=None, cwd=None)
+    task = task_of(tasks(asked(text)), branch=None, cwd=None)
 
-    assert ref == (found.ref if found else None)
+    assert ref == (task.ref if task else None)
 
 
 def test_the_branch_is_asked_before_the_prompt_and_commits_last() -> None:
@@ -316,14 +316,14 @@ def test_the_branch_is_asked_before_the_prompt_and_commits_last() -> None:
     folder = task_of(tasks(plain), branch=None, cwd="/w/ABC-3")
 
     assert [("ENT-109", "branch"), ("ABC-2", "prompt"), ("ABC-4", "commit"), ("ABC-3", "cwd")] == [
-        (one.ref, one.found_in) for one in (branch, prompt, commit, folder) if one
+        (task.ref, task.found_in) for task in (branch, prompt, commit, folder) if task
     ]
 
 
 def test_patterns_can_be_replaced() -> None:
     """Who names tasks in another way says so, and only that counts."""
     mine = [TaskPattern("story", r"\bstory (\d+)\b", r"S\1")]
-    found = task_of(tasks(asked("ABC-1 is story 7"), mine), branch="ent-9", cwd=None, patterns=mine)
+    task = task_of(tasks(asked("ABC-1 is story 7"), mine), branch="ent-9", cwd=None, patterns=mine)
 
-    assert "S7" == (found.ref if found else None)
-    assert {"work package", "ticket", "issue", "number"} == {one.name for one in TASKS}
+    assert "S7" == (task.ref if task else None)
+    assert {"work package", "ticket", "issue", "number"} == {pattern.name for pattern in TASKS}

@@ -26,7 +26,7 @@ def fact(name: str, second: int, parent: str | None = None, **more: object) -> F
     )
 
 
-def held(name: str, *facts: Fact, **more: object) -> StoredSession:
+def stored(name: str, *facts: Fact, **more: object) -> StoredSession:
     """A session as a store holds it."""
     uid = f"claude:{name}"
     row = SessionRow(Session(uid, "claude", name), change=1)
@@ -37,14 +37,14 @@ class Holder:
     """As much of a store as a family needs."""
 
     def __init__(self, *sessions: StoredSession) -> None:
-        self._held = {one.row.session.session_uid: one for one in sessions}
+        self._sessions = {session.row.session.session_uid: session for session in sessions}
 
     def load_session(self, uid: str) -> StoredSession | None:
         """What is held."""
-        return self._held.get(uid)
+        return self._sessions.get(uid)
 
 
-def told(holder: Holder, *names: str) -> dict[str, tuple[int, frozenset[str] | None]]:
+def ownership(holder: Holder, *names: str) -> dict[str, tuple[int, frozenset[str] | None]]:
     """What each member took, and what it repeats of others, where that was written anew."""
     first, *others = [f"claude:{name}" for name in names]
     changes = [c for some in resolve_ownership(holder, {first: set(others)}) for c in some]  # type: ignore[arg-type]
@@ -61,26 +61,26 @@ D, E = fact("d", 40, "b"), fact("e", 50, "d")
 
 def test_copies_belong_to_whose_own_past_reaches_back_furthest() -> None:
     """The fork pays for what it added alone."""
-    found = told(Holder(held("old", A, B, C), held("new", A, B, D, E)), "new", "old")
+    owned = ownership(Holder(stored("old", A, B, C), stored("new", A, B, D, E)), "new", "old")
 
-    assert {"new": (50 + 60, frozenset({"a", "b"}))} == found
+    assert {"new": (50 + 60, frozenset({"a", "b"}))} == owned
 
 
 def test_order_of_names_does_not_matter() -> None:
     """A family is what it is, whoever asks first."""
-    holder = Holder(held("old", A, B, C), held("new", A, B, D, E), held("other", A, E))
+    holder = Holder(stored("old", A, B, C), stored("new", A, B, D, E), stored("other", A, E))
 
-    assert told(holder, "new", "old", "other") == told(holder, "other", "new", "old")
+    assert ownership(holder, "new", "old", "other") == ownership(holder, "other", "new", "old")
 
 
 def test_family_that_was_settled_is_not_written_again() -> None:
     """Only that it is settled is told."""
-    new = held(
+    new = stored(
         *("new", A, B, D),
         replayed=frozenset({"a", "b"}),
         ties=(),
     )
-    holder = Holder(held("old", A, B, C), new)
+    holder = Holder(stored("old", A, B, C), new)
     once = [c for some in resolve_ownership(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
     new.ties = once[0].ties
     again = [c for some in resolve_ownership(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_family_that_was_settled_is_not_written_again() -> None:
 
 def test_who_owns_a_bill_is_written_down() -> None:
     """So that it is still known when the owner is evicted."""
-    holder = Holder(held("old", A, B, C), held("new", A, B, D))
+    holder = Holder(stored("old", A, B, C), stored("new", A, B, D))
     changes = [
         c
         for some in resolve_ownership(holder, {"claude:new": {"claude:old"}})  # type: ignore[arg-type]
@@ -108,18 +108,18 @@ def test_who_owns_a_bill_is_written_down() -> None:
 def test_bill_of_an_evicted_member_is_struck() -> None:
     """Its digest counts it; the records themselves stay as they are."""
     foreign = frozenset({owner_key("bill", "bill-a"), owner_key("bill", "bill-b")})
-    holder = Holder(held("new", A, B, D, foreign=foreign))
-    found = told(holder, "new", "gone")
+    holder = Holder(stored("new", A, B, D, foreign=foreign))
+    owned = ownership(holder, "new", "gone")
 
-    assert {"new": (50, frozenset())} == found
+    assert {"new": (50, frozenset())} == owned
 
 
 def test_what_an_evicted_member_was_found_to_own_stays_found() -> None:
     """Nobody can compare with it any more."""
-    one = held("new", A, B, D, replayed=frozenset({"a", "b"}))
+    member = stored("new", A, B, D, replayed=frozenset({"a", "b"}))
     changes = [
         c
-        for some in resolve_ownership(Holder(one), {"claude:new": {"claude:gone"}})  # type: ignore[arg-type]
+        for some in resolve_ownership(Holder(member), {"claude:new": {"claude:gone"}})  # type: ignore[arg-type]
         for c in some
     ]
 
@@ -130,14 +130,14 @@ def test_copies_that_only_their_owner_knows_are_claimed() -> None:
     """A log that names its owner and goes on with copies under new times."""
     start = Fact(Node("s#1"), "meta", line=1, origin="old", about={COPIES_OF: "old"})
     copy = fact("a", 30)
-    found = told(Holder(held("old", A, B), held("new", start, copy, E)), "new", "old")
+    owned = ownership(Holder(stored("old", A, B), stored("new", start, copy, E)), "new", "old")
 
-    assert {"new": (60, frozenset({"a"}))} == found
+    assert {"new": (60, frozenset({"a"}))} == owned
 
 
 def test_sessions_of_other_agents_are_no_family() -> None:
     """Whatever they have in common."""
-    holder = Holder(held("old", A), held("new", A, D))
+    holder = Holder(stored("old", A), stored("new", A, D))
     changes = list(resolve_ownership(holder, {"claude:new": {"codex:old"}}))  # type: ignore[arg-type]
 
     assert [["claude:new"]] == [[c.row.session.session_uid for c in some] for some in changes]

@@ -207,11 +207,11 @@ def test_a_tail_torn_at_any_byte_costs_nothing_that_a_row_names(tmp_path: Path) 
     packs = Packs(tmp_path)
     first = packs.append(UID, [b"first", text(1, 90)])
     path = only_file(tmp_path)
-    kept = path.stat().st_size
+    size = path.stat().st_size
     packs.append(UID, [text(2, 120)])
-    whole = path.read_bytes()
-    for cut in range(kept, len(whole)):
-        path.write_bytes(whole[:cut])
+    data = path.read_bytes()
+    for cut in range(size, len(data)):
+        path.write_bytes(data[:cut])
         again = Packs(tmp_path)
         later = again.append(UID, [b"later"])
 
@@ -226,10 +226,10 @@ def test_a_flipped_bit_is_never_taken_for_the_payload(tmp_path: Path) -> None:
     payload = text(3, 300)
     ref = packs.append(UID, [payload])[0]
     path = only_file(tmp_path)
-    whole = path.read_bytes()
+    data = path.read_bytes()
     caught = 0
-    for place in range(len(whole) * 8):
-        damaged = bytearray(whole)
+    for place in range(len(data) * 8):
+        damaged = bytearray(data)
         damaged[place // 8] ^= 1 << place % 8
         path.write_bytes(damaged)
         try:
@@ -237,7 +237,7 @@ def test_a_flipped_bit_is_never_taken_for_the_payload(tmp_path: Path) -> None:
         except PackDamaged:
             caught += 1
 
-    assert caught > len(whole) * 7
+    assert caught > len(data) * 7
 
 
 def test_a_cut_pack_is_damaged_not_short(tmp_path: Path) -> None:
@@ -295,18 +295,18 @@ def test_a_ref_never_leads_to_other_bytes(tmp_path: Path) -> None:
 
 def test_one_writer_per_session(tmp_path: Path) -> None:
     """While one has unsynced payloads of a session, others may write every other session."""
-    one, two = Packs(tmp_path), Packs(tmp_path)
-    ref = one.append(UID, [b"x"], sync=False)[0]
-    for work in (lambda: two.append(UID, [b"y"]), lambda: two.evict(UID)):
+    first, second = Packs(tmp_path), Packs(tmp_path)
+    ref = first.append(UID, [b"x"], sync=False)[0]
+    for work in (lambda: second.append(UID, [b"y"]), lambda: second.evict(UID)):
         with pytest.raises(SessionBusy):
             work()
-    two.append("codex:other", [b"z"])
+    second.append("codex:other", [b"z"])
 
-    assert b"x" == two.read(ref)
+    assert b"x" == second.read(ref)
 
-    one.sync()
+    first.sync()
 
-    assert b"y" == one.read(two.append(UID, [b"y"])[0])
+    assert b"y" == first.read(second.append(UID, [b"y"])[0])
 
 
 def test_payloads_are_on_the_disk_before_append_returns(
@@ -436,11 +436,11 @@ def test_a_repack_that_fails_changes_nothing(tmp_path: Path) -> None:
     packs = Packs(tmp_path)
     old = packs.append(UID, [b"one", b"two"])
 
-    with pytest.raises(KeyboardInterrupt), packs.repack(UID, old) as kept:
+    with pytest.raises(KeyboardInterrupt), packs.repack(UID, old) as renames:
         raise KeyboardInterrupt
 
     assert [b"one", b"two"] == [packs.read(ref) for ref in old]
-    assert [b"one", b"two"] == [packs.read(kept[ref]) for ref in old]
+    assert [b"one", b"two"] == [packs.read(renames[ref]) for ref in old]
 
     with packs.repack(UID, old) as renamed:
         pass
@@ -523,7 +523,7 @@ def test_evicted_is_gone(tmp_path: Path) -> None:
 def test_tidy_removes_packs_that_no_session_has(tmp_path: Path) -> None:
     """A kill in the midst of an eviction leaves a pack; it goes, but never a young or kept one."""
     packs = Packs(tmp_path)
-    kept = packs.append("kept", [b"kept"])[0]
+    ref = packs.append("kept", [b"kept"])[0]
     for uid in ("stray", "young"):
         packs.append(uid, [b"x"])
     for uid in ("kept", "stray"):
@@ -532,7 +532,7 @@ def test_tidy_removes_packs_that_no_session_has(tmp_path: Path) -> None:
     size = packs.size("stray")
 
     assert size == packs.tidy(["kept"], before=2000)
-    assert b"kept" == packs.read(kept)
+    assert b"kept" == packs.read(ref)
     assert [0, False] == [packs.size("stray"), packs.size("young") == 0]
     assert (tmp_path / "notes.txt").exists()
     assert 0 == Packs(tmp_path / "none").tidy([], before=2000)
@@ -603,12 +603,12 @@ def test_a_killed_writer_loses_nothing_it_was_told_of(tmp_path: Path, lines: int
         [sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
-        told = [writer.stdout.readline().split() for _ in range(lines)]
+        rows = [writer.stdout.readline().split() for _ in range(lines)]
         writer.send_signal(signal.SIGKILL)
-        told += [row for line in writer.stdout if len(row := line.split()) == 3]
+        rows += [row for line in writer.stdout if len(row := line.split()) == 3]
     packs = Packs(tmp_path)
     packs.append("s", [b"next"])
 
-    assert [(b"%d " % n * 3000, b"%d" % n) for n in range(len(told))] == [
-        (packs.read(long), packs.read(short)) for _, long, short in told
+    assert [(b"%d " % n * 3000, b"%d" % n) for n in range(len(rows))] == [
+        (packs.read(long), packs.read(short)) for _, long, short in rows
     ]

@@ -91,7 +91,7 @@ class Stored:
         change = SessionChange(
             SessionRow(Session(UID, "claude", "s")), Cursor(), b"", new, altered, gone
         )
-        ids = [*(one.event.event_id for one in altered), *gone]
+        ids = [*(stored_event.event.event_id for stored_event in altered), *gone]
         known: dict[int, int | None] = {at: self.numbers[at] for at in ids}
         lowest = min((seq for seq in known.values() if seq is not None), default=1 << 62)
         start = max((at for at in self.pages if at <= lowest), default=0)
@@ -101,7 +101,10 @@ class Stored:
             del self.pages[at]
         self.pages |= made.pages
         self.numbers |= made.numbers
-        self.texts |= {one.event.event_id: one.event.summary for one in (*altered, *new)}
+        self.texts |= {
+            stored_event.event.event_id: stored_event.event.summary
+            for stored_event in (*altered, *new)
+        }
         for at in gone:
             del self.texts[at], self.numbers[at]
 
@@ -122,7 +125,7 @@ def test_pages_hold_what_was_written_whatever_changed(data: st.DataObject) -> No
             there = list(stored.texts)
             some = data.draw(st.lists(st.sampled_from(there), unique=True)) if there else []
             gone = some[: data.draw(st.integers(0, len(some)))]
-            by_id = {one.event.event_id: one for one in stored.rows()}
+            by_id = {stored_event.event.event_id: stored_event for stored_event in stored.rows()}
             altered = [
                 row(int(by_id[at].event.native_id[1:]), f"step {step}") for at in some[len(gone) :]
             ]
@@ -131,12 +134,36 @@ def test_pages_hold_what_was_written_whatever_changed(data: st.DataObject) -> No
             written += count
             rows = stored.rows()
 
-            assert stored.texts == {one.event.event_id: one.event.summary for one in rows}
-            assert stored.numbers == {one.event.event_id: one.seq for one in rows}
-            assert sorted(one.seq for one in rows) == [one.seq for one in rows]
+            assert stored.texts == {
+                stored_event.event.event_id: stored_event.event.summary for stored_event in rows
+            }
+            assert stored.numbers == {
+                stored_event.event.event_id: stored_event.seq for stored_event in rows
+            }
+            assert sorted(stored_event.seq for stored_event in rows) == [
+                stored_event.seq for stored_event in rows
+            ]
             assert before == {**before, **{a: s for a, s in stored.numbers.items() if a in before}}
             sizes = [len(pages.unpack_page(UID, body) or ()) for body in stored.pages.values()]
             assert not sizes or max(sizes) <= 4
+
+
+def test_a_page_that_grows_decodes_no_event_and_is_as_if_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line more in a live session must not cost the whole page again."""
+    monkeypatch.setattr(pages, "PAGE_EVENTS", 8)
+    stored, decoded = Stored(), []
+    monkeypatch.setattr(pages, "decode_events", lambda *what: decoded.append(what))
+    stored.change([row(n) for n in range(5)], [], [])
+    stored.change([row(n) for n in range(5, 7)], [row(3, "altered")], [])
+    stored.change([row(n) for n in range(7, 12)], [row(6, "altered")], [])
+    monkeypatch.setattr(pages, "decode_events", decode_events)
+
+    assert [] == decoded
+    texts = {3: "altered", 6: "altered"}
+    expected = number_events([row(n, texts.get(n, "")) for n in range(12)], -1)
+    assert expected == stored.rows()
 
 
 def test_a_page_of_another_version_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,14 +193,14 @@ def test_ranges_of_a_session_are_read(swept: tuple[Path, str]) -> None:
         parts += part
         after = part[-1].seq
     wanted = rows[333].event.event_id
-    found = store.events(uid, ids=(wanted, wanted))
+    events = store.events(uid, ids=(wanted, wanted))
     none = store.events("claude:none"), store.events(uid, after=rows[-1].seq)
     store.close()
 
     assert len(rows) > 2 * pages.PAGE_EVENTS
-    assert [SEQ_STEP * at for at in range(len(rows))] == [one.seq for one in rows]
+    assert [SEQ_STEP * at for at in range(len(rows))] == [stored_event.seq for stored_event in rows]
     assert rows == parts
-    assert [rows[333]] == found
+    assert [rows[333]] == events
     assert ([], []) == none
 
 
@@ -187,10 +214,10 @@ def test_events_of_an_old_store_are_the_same_before_and_after_the_next_sweep(
     home = tmp_path / "home"
     logs.write(home, *scripts())
     store = opened(old)
-    uids = [one.session.session_uid for one in store.sessions()]
+    uids = [entry.session.session_uid for entry in store.sessions()]
     before = {uid: store.events(uid) for uid in uids}
     first = before[uids[0]][0].event.event_id
-    found = store.events(uids[0], ids=(first, first))
+    events = store.events(uids[0], ids=(first, first))
     store.close()
     sweep(old, {"claude": [home]})
     store = opened(old)
@@ -198,7 +225,7 @@ def test_events_of_an_old_store_are_the_same_before_and_after_the_next_sweep(
     store.close()
 
     assert all(before.values())
-    assert [first] == [one.event.event_id for one in found]
+    assert [first] == [stored_event.event.event_id for stored_event in events]
     assert {uid: ids(rows) for uid, rows in before.items()} == {
         uid: ids(rows) for uid, rows in after.items()
     }
@@ -208,4 +235,4 @@ def test_events_of_an_old_store_are_the_same_before_and_after_the_next_sweep(
 
 def ids(rows: list[StoredEvent]) -> list[tuple[int, str]]:
     """Which events there are, and what became of them."""
-    return [(one.event.event_id, f"{one.event.state}") for one in rows]
+    return [(stored_event.event.event_id, f"{stored_event.event.state}") for stored_event in rows]

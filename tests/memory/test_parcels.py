@@ -44,7 +44,7 @@ print(sorted(path.name for path in folder.iterdir()))
 """
 
 
-def _told(folder: Path, readers: int, dies: int = -1) -> list[str]:
+def _arrivals(folder: Path, readers: int, dies: int = -1) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", STORY, str(folder), str(readers), str(dies)],
         check=True,
@@ -60,15 +60,15 @@ def test_everything_arrives_once_from_any_number_of_readers(tmp_path: Path) -> N
     """Few parcels lie between, and nothing is left: neither ours nor a killed sweep's."""
     expected = ["True True True", "[]"]
 
-    assert expected == _told(tmp_path / "one", 1)
-    assert expected == _told(tmp_path / "three", 3)
+    assert expected == _arrivals(tmp_path / "one", 1)
+    assert expected == _arrivals(tmp_path / "three", 3)
 
 
 def test_reader_that_dies_is_told(tmp_path: Path) -> None:
     """With how it ended, however many go on."""
     expected = ["broken the reading process ended with 9", "[]"]
 
-    assert expected == _told(tmp_path, 2, 50)
+    assert expected == _arrivals(tmp_path, 2, 50)
 
 
 LARGE_STORY = """
@@ -130,6 +130,6 @@ def test_parcels_of_a_sweep_that_runs_are_left_alone(tmp_path: Path) -> None:
         (tmp_path / f"sweep-{other.pid}-x").mkdir()
         (tmp_path / f"sweep-{2**40}-x").mkdir()
 
-        assert ["True True True", f"['sweep-{other.pid}-x']"] == _told(tmp_path, 1)
+        assert ["True True True", f"['sweep-{other.pid}-x']"] == _arrivals(tmp_path, 1)
     finally:
         other.communicate(b"\n")

@@ -46,10 +46,10 @@ class Day(Draft):
         self.header()
         self.prompt(f"Work of day {number}.")
 
-    def did(self, tool: str, text: str = "ok", *, failed: bool = False, **given: str) -> None:
+    def did(self, tool: str, text: str = "ok", *, failed: bool = False, **arguments: str) -> None:
         """One call and its result."""
         call = f"c{len(self.events)}"
-        self.reply(self.call(call, tool, **given))
+        self.reply(self.call(call, tool, **arguments))
         self.result(call, text, failed=failed)
 
     def edited(self, path: str) -> None:
@@ -61,23 +61,23 @@ class Day(Draft):
         text = "FAILED t.py::test_tick\n1 failed in 0.1s" if red else "9 passed in 0.1s"
         self.did("Bash", text, failed=red, command="pytest -q")
 
-    def kept(self, repo: str = "tidepool", cwd: str = "/w/tidepool") -> Memory:
+    def memory(self, repo: str = "tidepool", cwd: str = "/w/tidepool") -> Memory:
         """What is left of it."""
         facts = [fact_of(event, line=line) for line, event in enumerate(self.events)]
-        whole = SessionGraph(f"thence:{self.session}", facts)
-        growth = Growth(whole.uid, None, [*whole.about_only, *whole.facts], torn=whole.torn)
-        row = growth.change(SessionRow(whole.session(repo=repo, cwd=cwd))).row
-        made = digest(whole, row)
+        session = SessionGraph(f"thence:{self.session}", facts)
+        growth = Growth(session.uid, None, [*session.about_only, *session.facts], torn=session.torn)
+        row = growth.change(SessionRow(session.session(repo=repo, cwd=cwd))).row
+        made = digest(session, row)
         body = msgspec.msgpack.decode(msgspec.msgpack.encode([made.digest, made.signals]))
-        (one,) = memories(
+        (memory,) = memories(
             [{"uid": made.uid, **body[0]}], [{"uid": made.uid, **signal} for signal in body[1]]
         )
-        return one
+        return memory
 
 
-def found(kind: str, *kept: Memory) -> list[Pattern]:
+def patterns_of(kind: str, *past: Memory) -> list[Pattern]:
     """The patterns of one kind."""
-    return [pattern for pattern in patterns(kept) if pattern.kind == kind]
+    return [pattern for pattern in patterns(past) if pattern.kind == kind]
 
 
 # -- errors ---------------------------------------------------------------------------------
@@ -89,33 +89,33 @@ def unread(number: int, path: str) -> Memory:
     day.did("Edit", NOT_READ, failed=True, file_path=path, old_string="a", new_string="b")
     day.did("Read", "text", file_path=path)
     day.edited(path)
-    return day.kept()
+    return day.memory()
 
 
 def test_the_same_error_is_told_with_what_helped() -> None:
     """Two sessions, other files, the same error and the same cure."""
     first, second = unread(1, "/w/tidepool/a.py"), unread(2, "/w/tidepool/b.py")
-    (error,) = found("recurring_error", first, second)
+    (error,) = patterns_of("recurring_error", first, second)
     (cure,) = error.cures
 
     assert "tool: File has not been read yet. Read it first." == error.name
     assert (2, 2, 2) == (error.sessions, error.count, error.data["settled"])
-    assert ["thence:day2", "thence:day1"] == [one.uid for one in error.evidence]
+    assert ["thence:day2", "thence:day1"] == [evidence.uid for evidence in error.evidence]
     assert "File has not been read yet. Read it first." == error.evidence[0].quote
     assert ("read the file", 2) == (cure.what, cure.sessions)
-    assert all(one.events for one in (*error.evidence, *cure.evidence))
+    assert all(evidence.events for evidence in (*error.evidence, *cure.evidence))
 
 
 def test_a_command_that_helped_is_told_without_its_plumbing() -> None:
     """What is done with the output of a command is no part of the cure."""
-    kept = []
+    past = []
     for number, tail in ((1, ""), (2, " 2>&1 | tail -5")):
         day = Day(number)
         day.did("Bash", "error: unrecognized subcommand 'bun'", failed=True, command="rtk bun test")
         day.did("Bash", "9 pass\n 0 fail", command="rm -rf cache" + tail)
         day.did("Bash", "9 pass\n 0 fail", command="rtk bun test")
-        kept.append(day.kept())
-    (error,) = found("recurring_error", *kept)
+        past.append(day.memory())
+    (error,) = patterns_of("recurring_error", *past)
 
     assert [("ran rm -rf cache", 2)] == [(cure.what, cure.sessions) for cure in error.cures]
 
@@ -133,14 +133,14 @@ def test_a_pattern_says_what_all_its_cases_share() -> None:
 
 def test_a_ruler_of_a_terminal_is_no_error() -> None:
     """Though two sessions have it."""
-    kept = []
+    past = []
     for number in (1, 2):
         day = Day(number)
         day.did("Bash", "Error: xxxxxxxxxxxxxxxx", failed=True, command="bar")
-        kept.append(day.kept())
+        past.append(day.memory())
 
-    assert ["xxxxxxxxxxxxxxxx"] * 2 == [one.digest.errors[0].quote[-16:] for one in kept]
-    assert [] == found("recurring_error", *kept)
+    assert ["xxxxxxxxxxxxxxxx"] * 2 == [memory.digest.errors[0].quote[-16:] for memory in past]
+    assert [] == patterns_of("recurring_error", *past)
 
 
 def test_one_session_makes_no_recurring_error() -> None:
@@ -149,7 +149,7 @@ def test_one_session_makes_no_recurring_error() -> None:
     for _ in range(5):
         day.did("Edit", NOT_READ, failed=True, file_path="a", old_string="a", new_string="b")
 
-    assert [] == found("recurring_error", day.kept())
+    assert [] == patterns_of("recurring_error", day.memory())
 
 
 def test_errors_that_nothing_names_are_not_the_same() -> None:
@@ -158,11 +158,11 @@ def test_errors_that_nothing_names_are_not_the_same() -> None:
     for day in days:
         day.did("Bash", "", failed=True, command="grep clock a.py")
 
-    assert [] == found("recurring_error", *(day.kept() for day in days))
+    assert [] == patterns_of("recurring_error", *(day.memory() for day in days))
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("cat: /a/b.txt: No such file or directory", "cat: /c: No such file or directory"),
         ("KeyError: 'a'", "KeyError: 'b'"),
@@ -172,9 +172,9 @@ def test_errors_that_nothing_names_are_not_the_same() -> None:
         ("Error: 0x7ffe1 of 3f2504e0-4f89-11d3-9a0c-0305e82c3301", "Error: 0x1 of a1b2c3d4"),
     ],
 )
-def test_fingerprints_leave_out_what_differs_between_sessions(one: str, other: str) -> None:
+def test_fingerprints_leave_out_what_differs_between_sessions(first: str, second: str) -> None:
     """Paths, names, numbers, hashes and times do not matter; the words do."""
-    shapes = {errors.error_shape(f"Exit code 1\n{text}") for text in (one, other)}
+    shapes = {errors.error_shape(f"Exit code 1\n{text}") for text in (first, second)}
 
     assert 1 == len(shapes - {None})
 
@@ -193,14 +193,14 @@ def test_fingerprints_of_other_errors_differ() -> None:
 
 def test_one_error_can_be_asked_for_by_its_fingerprint() -> None:
     """However few sessions saw it; of two or more it is what the pattern says."""
-    one, two = unread(1, "/w/a.py"), unread(2, "/w/b.py")
-    name = one.digest.errors[0].fingerprint
-    alone, both = seen_before([one], name), seen_before([two, one], name)
+    first, second = unread(1, "/w/a.py"), unread(2, "/w/b.py")
+    name = first.digest.errors[0].fingerprint
+    alone, both = seen_before([first], name), seen_before([second, first], name)
 
     assert alone is not None
-    assert (1, one.uid) == (alone.sessions, alone.evidence[0].uid)
-    assert found("recurring_error", one, two) == [both]
-    assert seen_before([one], "text: nobody saw this") is None
+    assert (1, first.uid) == (alone.sessions, alone.evidence[0].uid)
+    assert patterns_of("recurring_error", first, second) == [both]
+    assert seen_before([first], "text: nobody saw this") is None
 
 
 # -- money ----------------------------------------------------------------------------------
@@ -209,17 +209,19 @@ def test_one_error_can_be_asked_for_by_its_fingerprint() -> None:
 def given_up(number: int, tokens: int) -> Memory:
     """A session that went back from an answer of so many tokens."""
     day = Day(number)
-    kept = day.reply("Two ways.")
+    reply = day.reply("Two ways.")
     day.prompt(f"Try way {number}.")
     day.reply("Tried.", usage=(tokens, 10))
-    day.rewind(kept)
+    day.rewind(reply)
     day.reply("Works.")
-    return day.kept()
+    return day.memory()
 
 
 def test_detours_in_one_folder_are_one_pattern() -> None:
     """With the money of all, the costliest session first, and what was asked there."""
-    (detour,) = found("costly_detour", given_up(1, 2000), given_up(2, 90_000), given_up(3, 5000))
+    (detour,) = patterns_of(
+        "costly_detour", given_up(1, 2000), given_up(2, 90_000), given_up(3, 5000)
+    )
 
     assert ("work was discarded in /w/tidepool", 3, 3) == (
         detour.shared,
@@ -235,8 +237,8 @@ def test_detours_in_one_folder_are_one_pattern() -> None:
 
 def test_one_session_makes_no_detour() -> None:
     """However often it went back, and however much that cost."""
-    assert [] == found("costly_detour", given_up(1, 90_000))
-    assert [] == found("costly_detour", looped(1, "make release"), looped(2, "make docs"))
+    assert [] == patterns_of("costly_detour", given_up(1, 90_000))
+    assert [] == patterns_of("costly_detour", looped(1, "make release"), looped(2, "make docs"))
 
 
 def looped(number: int, command: str) -> Memory:
@@ -244,12 +246,12 @@ def looped(number: int, command: str) -> Memory:
     day = Day(number)
     for _ in range(4):
         day.did("Bash", "make: *** Error 2", failed=True, command=command)
-    return day.kept()
+    return day.memory()
 
 
 def test_a_call_that_keeps_failing_in_several_sessions_is_a_detour() -> None:
     """Trying the same again costs as well."""
-    (detour,) = found("costly_detour", looped(1, "make release"), looped(2, "make release"))
+    (detour,) = patterns_of("costly_detour", looped(1, "make release"), looped(2, "make release"))
 
     assert ("make release", "kept failing: make release") == (detour.name, detour.shared)
     assert ("retry_loop", 2 * 4 * 1280) == (detour.data["signal"], detour.data["tokens"])
@@ -258,13 +260,13 @@ def test_a_call_that_keeps_failing_in_several_sessions_is_a_detour() -> None:
 @pytest.mark.slow
 def test_so_many_detours_are_told_and_no_more() -> None:
     """The list is for reading."""
-    kept = [
+    past = [
         looped(1 + day, f"make part{number}")
         for number in range(MAX_PATTERNS + 2)
         for day in range(2)
     ]
 
-    assert MAX_PATTERNS == len(found("costly_detour", *kept))
+    assert MAX_PATTERNS == len(patterns_of("costly_detour", *past))
 
 
 # -- files and tests ------------------------------------------------------------------------
@@ -278,19 +280,19 @@ def broke(number: int, path: str, times: int, **where: str) -> Memory:
         day.tests(red=True)
     day.edited(path)
     day.tests(red=False)
-    return day.kept(**where)
+    return day.memory(**where)
 
 
 def test_a_file_that_keeps_breaking_is_told() -> None:
     """In two checkouts of one project it is the same file."""
     first = broke(1, "/w/tidepool/clock.py", 2)
     second = broke(2, "/w/two/clock.py", 1, cwd="/w/two")
-    (file,) = found("breaking_file", first, second)
+    (file,) = patterns_of("breaking_file", first, second)
 
     assert ("clock.py", 2, 3) == (file.name, file.sessions, file.count)
     assert {"project": "tidepool", "edits": 5} == file.data
     assert "1 of 2 runs of pytest failed" == file.evidence[0].quote
-    assert all(one.events for one in file.evidence)
+    assert all(evidence.events for evidence in file.evidence)
 
 
 def test_files_of_one_name_in_two_projects_are_two() -> None:
@@ -298,27 +300,27 @@ def test_files_of_one_name_in_two_projects_are_two() -> None:
     first = broke(1, "/w/tidepool/clock.py", 2)
     second = broke(2, "/w/tidepool/clock.py", 2, repo="another")
 
-    assert [] == found("breaking_file", first, second)
+    assert [] == patterns_of("breaking_file", first, second)
 
 
 def test_a_file_that_broke_now_and_then_does_not_keep_breaking() -> None:
     """Once in each of two sessions is work."""
-    assert [] == found("breaking_file", broke(1, "a.py", 1), broke(2, "a.py", 1))
+    assert [] == patterns_of("breaking_file", broke(1, "a.py", 1), broke(2, "a.py", 1))
 
 
 def test_a_flaky_test_is_told_by_its_name() -> None:
     """Two sessions saw it; what one session saw is told by that session."""
-    kept = []
+    past = []
     for number in (1, 2):
         day = Day(number)
         day.tests(red=True)
         day.tests(red=False)
-        kept.append(day.kept())
-    (both,) = found("flaky_test", *kept)
+        past.append(day.memory())
+    (both,) = patterns_of("flaky_test", *past)
 
     assert ("t.py::test_tick", 2, 2) == (both.name, both.sessions, both.count)
     assert "both results without an edit: t.py::test_tick" == both.shared
-    assert [] == found("flaky_test", kept[0])
+    assert [] == patterns_of("flaky_test", past[0])
     assert 2 == len(both.evidence[0].events)
 
 
@@ -329,8 +331,8 @@ def test_a_flaky_test_is_told_by_its_name() -> None:
 @given(st.permutations([1, 2, 3, 4, 5, 6, 7]))
 def test_the_order_of_sessions_changes_nothing(order: list[int]) -> None:
     """The same memories give the same patterns; only so much evidence is quoted."""
-    kept = {number: unread(number, f"/w/tidepool/{number}.py") for number in order}
-    (error,) = found("recurring_error", *(kept[number] for number in order))
+    by_number = {number: unread(number, f"/w/tidepool/{number}.py") for number in order}
+    (error,) = patterns_of("recurring_error", *(by_number[number] for number in order))
 
     assert MAX_EVIDENCE == len(error.evidence)
     assert "thence:day7" == error.evidence[0].uid
@@ -352,7 +354,7 @@ def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
         reader.run({"claude": [shared / "data/public/claude/context-evaluator"]})
     known = memories(store.read_table("digests"), store.read_table("signals"))
     store.close()
-    error = found("recurring_error", *known)[0]
+    error = patterns_of("recurring_error", *known)[0]
 
     assert "error: error: unrecognized subcommand <name>" == error.name
     assert ("ran bun run test", error.sessions) == (error.cures[0].what, error.cures[0].sessions)

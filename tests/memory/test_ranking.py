@@ -55,16 +55,16 @@ def moved(row: StoredEvent, kind: str, later: timedelta) -> StoredEvent:
     return msgspec.structs.replace(row, event=event)
 
 
-def planted(store: Store, name: str, said: Sequence[tuple[str, str]], day: int) -> SessionChange:
+def planted(store: Store, name: str, lines: Sequence[tuple[str, str]], day: int) -> SessionChange:
     """A session of this day that says these texts, each as an event of a kind."""
-    change = stores._session(store, name, *["-"] * len(said))
+    change = stores._session(store, name, *["-"] * len(lines))
     change.words = [
         Words(row.event.event_id, text, meta("claude", kind, None))
-        for row, (kind, text) in zip(change.events, said, strict=True)
+        for row, (kind, text) in zip(change.events, lines, strict=True)
     ]
     change.events = [
         moved(row, kind, timedelta(milliseconds=day * DAY + at))
-        for at, (row, (kind, _)) in enumerate(zip(change.events, said, strict=True))
+        for at, (row, (kind, _)) in enumerate(zip(change.events, lines, strict=True))
     ]
     return change
 
@@ -85,8 +85,8 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         Postgres(postgres.url(tenant="ranking", machine="here")),
     ]
     for store in made:
-        for day, (name, said) in enumerate(PAST.items()):
-            store.write([planted(store, name, said, day)])
+        for day, (name, lines) in enumerate(PAST.items()):
+            store.write([planted(store, name, lines, day)])
     yield made
     for store in made:
         store.close()
@@ -94,15 +94,15 @@ def both(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def asked(both: list[Store], text: str, **more: Any) -> tuple[list[str], SearchAnswer]:
     """The sessions that answer, the best first; both stores must say the same."""
-    one, other = (store.search(parse(text, **more), 50) for store in both)
-    told = [
+    first, second = (store.search(parse(text, **more), 50) for store in both)
+    matches = [
         [(f.session_uid, f.event_id, f.kind, f.score, f.seq) for f in answer.matches]
-        for answer in (one, other)
+        for answer in (first, second)
     ]
-    assert told[0] == told[1]
-    assert (one.how, one.words, one.instead) == (other.how, other.words, other.instead)
-    names = [found.session_uid.partition(":")[2] for found in one.matches]
-    return list(dict.fromkeys(names)), one
+    assert matches[0] == matches[1]
+    assert (first.how, first.words, first.instead) == (second.how, second.words, second.instead)
+    names = [hit.session_uid.partition(":")[2] for hit in first.matches]
+    return list(dict.fromkeys(names)), first
 
 
 def test_a_sentence_finds_the_session_that_is_about_it(both: list[Store]) -> None:
@@ -197,8 +197,8 @@ def test_filters_alone_list_sessions(both: list[Store]) -> None:
     names, answer = asked(both, "agent:claude project:o")
 
     assert names
-    assert ("filters", {"session"}) == (answer.how, {found.kind for found in answer.matches})
-    assert {None} == {found.event_id for found in answer.matches}
+    assert ("filters", {"session"}) == (answer.how, {hit.kind for hit in answer.matches})
+    assert {None} == {hit.event_id for hit in answer.matches}
     assert names[:2] == [
         f.session_uid.partition(":")[2]
         for f in both[0].search(parse("agent:claude project:o"), 2).matches
@@ -232,7 +232,7 @@ def test_few_hits_of_a_session_come_before_more_of_it(postgres: Cluster, tmp_pat
         store.write([planted(store, "long", long, 2)])
         store.write([planted(store, "short", [("user_msg", "kelp once")], 1)])
     orders = [
-        [found.session_uid.partition(":")[2] for found in store.search(parse("kelp"), 6).matches]
+        [hit.session_uid.partition(":")[2] for hit in store.search(parse("kelp"), 6).matches]
         for store in made
     ]
     for store in made:
@@ -258,18 +258,18 @@ def test_both_stores_answer_all_questions_alike(
     sweep(tmp_path / "store", {agent: [home / f".{agent}"] for agent in agents})
     answered = 0
     with (
-        closing(Sqlite(f"{tmp_path}/store/s.db")) as one,
-        closing(Postgres(postgres.url(tenant="questions", machine="here"))) as other,
+        closing(Sqlite(f"{tmp_path}/store/s.db")) as local,
+        closing(Postgres(postgres.url(tenant="questions", machine="here"))) as remote,
     ):
-        copy(one, other)
-        for question in bench_questions.load_questions()[:: by_pace(everyday=5, whole=5, prove=1)]:
+        copy(local, remote)
+        for question in bench_questions.load_questions()[:: by_pace(everyday=5, full=5, prove=1)]:
             query = parse(question.question)
-            told = [
+            matches = [
                 [(f.session_uid, f.event_id) for f in store.search(query, 20).matches]
-                for store in (one, other)
+                for store in (local, remote)
             ]
 
-            answered += bool(told[0])
+            answered += bool(matches[0])
 
-            assert told[0] == told[1], question.question
+            assert matches[0] == matches[1], question.question
     assert answered > 3

@@ -17,7 +17,7 @@ def page(*, command: str) -> Recap:
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("git add a && git commit -m 'Mend the lamp' && git push", "Mend the lamp"),
         ('git commit -qam "Mend it\n\nIt\'s dark."', "Mend it It's dark."),
@@ -26,6 +26,6 @@ def page(*, command: str) -> Recap:
         ("git commit; grep -m 'x' y", "git commit; grep -m 'x' y"),
     ],
 )
-def test_a_commit_is_told_by_its_message(command: str, told: str) -> None:
+def test_a_commit_is_told_by_its_message(command: str, message: str) -> None:
     """Also where its end was cut off; the command where there is none."""
-    assert f"  commit e000000: {told}" in lines(page(command=command))
+    assert f"  commit e000000: {message}" in lines(page(command=command))

@@ -54,7 +54,7 @@ def test_every_rule_finds_its_example(rule: Rule) -> None:
 
 
 NEAR = [rule for rule in RULES if rule.near]
-GIVEN = st.sampled_from(
+SECRET_NAMES = st.sampled_from(
     [
         "api_key",
         "TOKEN",
@@ -79,7 +79,13 @@ def test_what_is_near_an_example_is_so_in_json(rule: Rule) -> None:
         text = json.dumps(text)
 
 
-@given(GIVEN, st.text("-_.ab", max_size=4), SIGNS, st.sampled_from(["", ": str = ", "=>"]), LETTERS)
+@given(
+    SECRET_NAMES,
+    st.text("-_.ab", max_size=4),
+    SIGNS,
+    st.sampled_from(["", ": str = ", "=>"]),
+    LETTERS,
+)
 def test_what_a_pattern_finds_has_near_what_is_looked_for(
     name: str, tail: str, signs: str, sign: str, value: str
 ) -> None:
@@ -88,19 +94,19 @@ def test_what_a_pattern_finds_has_near_what_is_looked_for(
     text = f"so {name}{tail}{sign}{signs}{value} on"
     once = msgspec.json.encode({"text": text})
     twice = msgspec.json.encode([once.decode()])
-    found = {span.rule for span in finder.spans(text.encode(), finder.all)}
+    rules = {span.rule for span in finder.spans(text.encode(), finder.all)}
     for data in (text.encode(), once, twice):
-        assert set() == found - set(finder.suspects(data))
+        assert set() == rules - set(finder.suspects(data))
 
 
-@given(GIVEN, st.lists(LETTERS, max_size=3))
+@given(SECRET_NAMES, st.lists(LETTERS, max_size=3))
 def test_what_has_a_name_in_json_is_looked_at(name: str, values: list[str]) -> None:
     """Whether the name stands before it, before a list it is in, or beside it."""
     for value in (
-        *({name: one} for one in values),
+        *({name: value_text} for value_text in values),
         {name: values},
         {name: [[1, *values]]},
-        *({"name": name, "value": one} for one in values),
+        *({"name": name, "value": value_text} for value_text in values),
         {"value": values, "key": name},
     ):
         if COMPILED.redact_json(value) != value:
@@ -647,7 +653,7 @@ def test_a_secret_beside_a_blob_is_found() -> None:
 
 
 def leaves(folder: Path) -> Iterator[Any]:
-    """Give every JSON value of the sessions in a folder."""
+    """Return every JSON value of the sessions in a folder."""
     for path in sorted(folder.rglob("*.jsonl")):
         for line in path.read_bytes().split(b"\n"):
             try:

@@ -37,7 +37,7 @@ CANARY = b"tides"
 
 
 _TOKEN = re.compile(rb"ghp[_-][a-z0-9]{36}")
-STEP = by_pace(everyday=12, whole=12, prove=1)
+STEP = by_pace(everyday=12, full=12, prove=1)
 """A token stands in every so-many-th field of a record."""
 
 pytestmark = pytest.mark.sampled
@@ -63,7 +63,7 @@ def frames(body: bytes) -> Iterator[bytes]:
 def leaks(tokens: Iterable[str], parts: Iterable[bytes]) -> list[str]:
     """Return the tokens that stand in some bytes, in any case of letters; an index folds it."""
     known = {token.lower().encode(): token for token in tokens}
-    seen = {found for part in parts for found in _TOKEN.findall(part.lower())}
+    seen = {token for part in parts for token in _TOKEN.findall(part.lower())}
     return sorted(known[token] for token in seen & known.keys())
 
 
@@ -141,19 +141,19 @@ def test_a_log_read_in_parts_says_the_same_as_one_read_at_once(
     """A cursor without secrets leads on: no event, fact, bill or tie is other than without it."""
     user = tmp_path / "user"
     env = sample_machine.homes(user).env
-    roots = {name: one.roots(user, env) for name, one in adapters().items()}
+    roots = {name: adapter.roots(user, env) for name, adapter in adapters().items()}
     planted = Planted(user, tmp_path / "scratch", sample_path, step=3 * STEP)
     planted.name_after_tokens()
     for share in (0.3, 0.5, 0.7, 1.0):
         planted.write(share)
         stored.sweep(tmp_path / "parts", roots)
     stored.sweep(tmp_path / "at-once", roots)
-    parts, whole = stored.dump(tmp_path / "parts"), stored.dump(tmp_path / "at-once")
+    parts, at_once = stored.dump(tmp_path / "parts"), stored.dump(tmp_path / "at-once")
 
-    assert whole["events"] == parts["events"]
-    assert whole["facts"] == parts["facts"]
-    assert whole["spend"] == parts["spend"]
-    assert whole["families"] == parts["families"]
+    assert at_once["events"] == parts["events"]
+    assert at_once["facts"] == parts["facts"]
+    assert at_once["spend"] == parts["spend"]
+    assert at_once["families"] == parts["families"]
 
 
 @pytest.mark.slow
@@ -168,14 +168,14 @@ def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> Non
     with house.serving():
         parts = [house.ask(path).body for path in paths]
         for at, uid in enumerate(quote(uid, safe="") for uid in uids):
-            one = f"/api/sessions/{uid}"
-            wanted = [one, f"{one}/events", f"{one}/chain", f"{one}/messages", f"{one}/digest"]
+            path = f"/api/sessions/{uid}"
+            wanted = [path, f"{path}/events", f"{path}/chain", f"{path}/messages", f"{path}/digest"]
             parts += [house.ask(path).body for path in (*wanted, f"/sessions/{uid}")]
             if at % 8:
                 continue
-            for event in house.ask(f"{one}/events").json["events"]:
-                parts.append(house.ask(f"{one}/events/{event['event_id']}").body)
-                parts.append(house.ask(f"{one}/events/{event['event_id']}/raw").body)
+            for event in house.ask(f"{path}/events").json["events"]:
+                parts.append(house.ask(f"{path}/events/{event['event_id']}").body)
+                parts.append(house.ask(f"{path}/events/{event['event_id']}/raw").body)
     house.close()
 
     assert [] == leaks(planted.garden.tokens, parts)
@@ -191,7 +191,7 @@ def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None
     homes = sample_machine.homes(desk.user)
     program = "from thence.cli import main; main()"
     env = {**homes.env, "HOME": str(desk.user), "PATH": os.environ["PATH"]}
-    told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
+    parameters = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
 
     async def talk() -> list[str]:
         asked: list[tuple[str, dict[str, Any]]] = [
@@ -201,8 +201,8 @@ def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None
         asked += [("todos", {}), ("costs", {"by": "session"}), ("costs", {"by": "model"})]
         asked += [("files", {"path": "a.py"}), ("seen_error", {"text": "no such file"})]
         asked += [("outline", {"session": uid}) for uid in sessions(desk)[::8]]
-        async with Client(stdio_client(told)) as client:
-            answers = [await client.call_tool(name, given) for name, given in asked]
+        async with Client(stdio_client(parameters)) as client:
+            answers = [await client.call_tool(name, arguments) for name, arguments in asked]
         return [repr(block) for answer in answers for block in answer.content]
 
     parts = [text.encode() for text in asyncio.run(talk())]
@@ -251,8 +251,8 @@ def test_no_token_is_pushed(
     """In no column of any table of the other store, and in no object."""
     desk, planted = machine
     url = postgres.url(postgres.database(), tenant="team", machine="m")
-    told = f"{url}#objects=file://{tmp_path / 'objects'}" if objects else url
-    ran = desk.run("push", told, "--json")
+    address = f"{url}#objects=file://{tmp_path / 'objects'}" if objects else url
+    ran = desk.run("push", address, "--json")
     store = Postgres(url)
     parts = [
         unpacked(bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode())

@@ -148,7 +148,7 @@ def key_block(dice: Dice) -> tuple[str, list[str]]:
 
 
 def planted() -> Iterator[tuple[str, str, list[str]]]:
-    """Give texts with a secret: what it is, the text, and the pieces that must be gone."""
+    """Return texts with a secret: what it is, the text, and the pieces that must be gone."""
     dice = random.Random(20_26)
     for kind, make in PREFIXED.items():
         for form, text, secret in prefixed_forms(dice, make):
@@ -223,11 +223,11 @@ def wrapped_forms(dice: Dice, make: Callable[[Dice], str]) -> Iterator[tuple[str
 def outcome() -> list[tuple[str, bool]]:
     """Tell of every planted secret what it was and whether it is gone."""
     redactor = Redactor(key=b"a key for tests")
-    found = []
+    outcomes = []
     for kind, text, pieces in planted():
         redacted = redactor.redact(text)
-        found.append((kind, all(piece not in redacted for piece in pieces)))
-    return found
+        outcomes.append((kind, all(piece not in redacted for piece in pieces)))
+    return outcomes
 
 
 @pytest.mark.slow

@@ -122,18 +122,18 @@ def test_only_copies_go_after_all_that_has_a_source() -> None:
 def test_a_session_whose_source_is_gone_is_an_only_copy() -> None:
     """The store knows that an agent deleted a session; the plan takes it from there."""
     known = store.SweepEntry(Cursor(), 1, 1, 1, gone=True, bytes=9, analysed=1, ended=1)
-    held = inventory(store.Inventory({"a:b": known}, frozenset()))
+    stock = inventory(store.Inventory({"a:b": known}, frozenset()))
 
-    assert [True] == [one.only_copy for one in held.items]
-    assert () == plan(CAPS, held, NOW).items
+    assert [True] == [entry.only_copy for entry in stock.items]
+    assert () == plan(CAPS, stock, NOW).items
 
 
 def test_the_rule_is_one_sentence_for_all_places() -> None:
     """It names the days, the limit and what stays."""
-    told = rule(Policy())
+    text = rule(Policy())
 
-    assert "after 45 days if the original log still exists" in told
-    assert "The only copy of a session is stored until all transcripts exceed 4 GB" in told
+    assert "after 45 days if the original log still exists" in text
+    assert "The only copy of a session is stored until all transcripts exceed 4 GB" in text
     assert "after" not in rule(Policy(raw_max_age_days=0))
 
 
@@ -290,9 +290,9 @@ def test_only_the_digested_is_evicted_and_only_the_tried_is_dropped(
 @given(policies, stocks)
 def test_what_the_user_keeps_is_never_touched(policy: Policy, stock: RetentionInventory) -> None:
     """Neither evicted nor dropped, nor analysed to make room."""
-    kept = {item.session_uid for item in stock.items if item.pinned}
+    pinned = {item.session_uid for item in stock.items if item.pinned}
 
-    assert not kept & {entry.session_uid for entry in plan(policy, stock, NOW).items}
+    assert not pinned & {entry.session_uid for entry in plan(policy, stock, NOW).items}
 
 
 @given(policies, stocks)
@@ -377,7 +377,7 @@ def test_under_pressure_only_what_cannot_be_analysed_is_lost(seed: int) -> None:
     fails = {uid for uid in sizes if dice.random() < dice.choice((0.2, 0.8, 1))}
     items = {uid: item(uid, sizes[uid], analysed=None, last=ages[uid]) for uid in sizes}
     lost = carry_out(CAPS, items, fails=fails)
-    left = sum(held.bytes for held in items.values())
+    left = sum(entry.bytes for entry in items.values())
 
     assert left <= CAPS.raw_hard_cap_bytes
     assert set(lost) <= fails

@@ -115,11 +115,11 @@ def text_of(line: Line) -> str | None:
 
 def bill_of(line: Line) -> tuple[str, int, int] | None:
     """Return response, tokens in and tokens out of a record that is billed."""
-    told = line.get("message") or line.get("payload") or {}
-    if "usage" not in told:
+    payload = line.get("message") or line.get("payload") or {}
+    if "usage" not in payload:
         return None
-    usage = told["usage"]
-    response = told.get("id") or told["response_id"]
+    usage = payload["usage"]
+    response = payload.get("id") or payload["response_id"]
     return response, usage["input_tokens"], usage["output_tokens"]
 
 
@@ -136,14 +136,18 @@ class Expected:
         self.texts[agent] |= Counter(set(texts)) if agent == "claude" else texts
         for line in lines:
             if bill := bill_of(line):
-                response, given, out = bill
+                response, input_tokens, out = bill
                 before = self.bills[agent].get(response, (0, 0))
-                self.bills[agent][response] = max(before, (given, out), key=lambda b: b[1])
+                self.bills[agent][response] = max(before, (input_tokens, out), key=lambda b: b[1])
 
     def tokens(self, agent: str) -> tuple[int, int, int]:
         """Return how many responses there were, and what they took."""
         bills = self.bills[agent].values()
-        return len(bills), sum(given for given, _ in bills), sum(out for _, out in bills)
+        return (
+            len(bills),
+            sum(input_tokens for input_tokens, _ in bills),
+            sum(out for _, out in bills),
+        )
 
 
 class Machine:
@@ -243,7 +247,7 @@ class Machine:
 
     # -- what is kept -------------------------------------------------------------------
 
-    def kept(self, agent: str) -> list[Line]:
+    def shown_events(self, agent: str) -> list[Line]:
         """Return the events that show the texts of one agent's session; none before it is known."""
         uid = f"{agent}:{CLAUDE if agent == 'claude' else CODEX}"
         ran = self.run("show", uid, "--json")
@@ -253,13 +257,13 @@ class Machine:
 
     def billed(self, agent: str) -> tuple[int, int, int]:
         """Return how many responses of one agent are billed, and what they took."""
-        told = self.run("cost", "--by", "session", "--agent", agent, "--json").json["total"]
-        return told["responses"], told["tokens"]["input"], told["tokens"]["output"]
+        total = self.run("cost", "--by", "session", "--agent", agent, "--json").json["total"]
+        return total["responses"], total["tokens"]["input"], total["tokens"]["output"]
 
     def check(self) -> None:
         """Compare what is kept with what was there."""
         for agent in ("claude", "codex"):
-            events = self.kept(agent)
+            events = self.shown_events(agent)
             texts = Counter(event["payload"]["text"] for event in events)
             rewritten = {e["payload"]["text"] for e in events if e.get("why") == "rewritten"}
 

@@ -35,12 +35,18 @@ class Play(Draft):
         self._calls = 0
 
     def did(
-        self, tool: str, text: str = "ok", *, failed: bool = False, after: float = 0, **given: str
+        self,
+        tool: str,
+        text: str = "ok",
+        *,
+        failed: bool = False,
+        after: float = 0,
+        **arguments: str,
     ) -> None:
         """One call and its result, so many seconds later."""
         self._calls += 1
         call = f"c{self._calls}"
-        self.reply(self.call(call, tool, **given))
+        self.reply(self.call(call, tool, **arguments))
         self.wait(after)
         self.result(call, text, failed=failed)
 
@@ -60,7 +66,7 @@ class Play(Draft):
         self.ran(command, text, failed=red)
 
 
-def found(story: Story) -> list[Signal]:
+def signals_of(story: Story) -> list[Signal]:
     """The signals of a story."""
     play = Play()
     story(play)
@@ -295,48 +301,48 @@ def edited_turn_by_turn(play: Play) -> None:
 
 def went_back(play: Play) -> None:
     """An answer that the human went back from."""
-    kept = play.reply("Two ways.")
+    reply = play.reply("Two ways.")
     play.prompt("Try the first.")
     play.reply("Tried.", usage=(9000, 100))
-    play.rewind(kept)
+    play.rewind(reply)
     play.prompt("Try the second.")
     play.reply("Works.")
 
 
 def went_back_from_work(play: Play) -> None:
     """Calls that the human went back from."""
-    kept = play.reply("Two ways.")
+    reply = play.reply("Two ways.")
     play.prompt("Try the first.")
     play.edited()
-    play.rewind(kept)
+    play.rewind(reply)
     play.reply("Works.")
 
 
 def went_back_twice(play: Play) -> None:
     """Two branches, each given up."""
-    kept = play.reply("Two ways.")
+    reply = play.reply("Two ways.")
     for wish in ("one", "two"):
         play.prompt(wish)
         play.reply("Tried.")
-        play.rewind(kept)
+        play.rewind(reply)
     play.reply("Works.")
 
 
 def worded_anew(play: Play) -> None:
     """A prompt that was sent again in other words, before any answer."""
-    kept = play.reply("Two ways.")
+    reply = play.reply("Two ways.")
     play.prompt("Try teh first.")
-    play.rewind(kept)
+    play.rewind(reply)
     play.prompt("Try the first.")
     play.reply("Works.")
 
 
 def cheap_branch(play: Play) -> None:
     """A branch that cost next to nothing."""
-    kept = play.reply("Two ways.")
+    reply = play.reply("Two ways.")
     play.prompt("Try the first.")
     play.reply("No.", usage=(90, 10))
-    play.rewind(kept)
+    play.rewind(reply)
     play.reply("Works.")
 
 
@@ -569,9 +575,11 @@ def test_what_was_planted_is_found(kind: Kind, story: Story) -> None:
     play = Play()
     story(play)
     facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
-    whole = SessionGraph(f"thence:{play.session}", facts)
-    seen = [signal for signal in signals(SessionTimeline(readout_of(whole))) if signal.kind == kind]
-    known = {event.event_id for event in whole.events}
+    session = SessionGraph(f"thence:{play.session}", facts)
+    seen = [
+        signal for signal in signals(SessionTimeline(readout_of(session))) if signal.kind == kind
+    ]
+    known = {event.event_id for event in session.events}
 
     assert seen
     assert all(signal.text and signal.events and signal.ts for signal in seen)
@@ -581,12 +589,12 @@ def test_what_was_planted_is_found(kind: Kind, story: Story) -> None:
 @pytest.mark.parametrize(("kind", "story"), NEAR)
 def test_a_near_miss_is_not_found(kind: Kind, story: Story) -> None:
     """What only looks like it makes no signal of that kind."""
-    assert [] == [signal for signal in found(story) if signal.kind == kind]
+    assert [] == [signal for signal in signals_of(story) if signal.kind == kind]
 
 
 def only(kind: Kind, story: Story) -> Signal:
     """The one signal of a kind in a story."""
-    (signal,) = (signal for signal in found(story) if signal.kind == kind)
+    (signal,) = (signal for signal in signals_of(story) if signal.kind == kind)
     return signal
 
 
@@ -621,7 +629,7 @@ def test_the_heaviest_of_a_kind_are_kept() -> None:
             play.reply("Done.")
             play.prompt("No, that is wrong.")
 
-    assert MAX_PER_KIND == sum(signal.kind == "human_correction" for signal in found(grumble))
+    assert MAX_PER_KIND == sum(signal.kind == "human_correction" for signal in signals_of(grumble))
 
 
 def test_quotes_are_short_and_of_one_line() -> None:
@@ -631,7 +639,7 @@ def test_quotes_are_short_and_of_one_line() -> None:
         play.reply("Done.")
         play.prompt("No, " + "\x1b[31m\u2028 wrong \n" * 5000)
 
-    (signal,) = found(rave)
+    (signal,) = signals_of(rave)
 
     assert len(signal.quote.encode()) <= QUOTE_BYTES
     assert signal.quote.isprintable()

@@ -116,7 +116,7 @@ def test_the_file_shrinks_by_what_was_let_go_of(
 
     asked: list[str] = []
 
-    def trace(_cursor: apsw.Cursor, sql: str, _given: object) -> bool:
+    def trace(_cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
         asked.append(sql)
         return True
 
@@ -147,14 +147,14 @@ def test_opening_an_empty_store_again_keeps_the_locks_of_the_first(tmp_path: Pat
     first, second = (Sqlite(str(tmp_path / "s.db")) for _ in range(2))
     try:
         shared = f"{first.path}-shm"
-        told = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", LOCKED, shared], capture_output=True, text=True, check=True
         )
     finally:
         first.close()
         second.close()
 
-    assert "held" == told.stdout.strip()
+    assert "held" == done.stdout.strip()
 
 
 def test_looking_for_other_stores_keeps_the_locks_on_them(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_looking_for_other_stores_keeps_the_locks_on_them(tmp_path: Path) -> Non
     second = Sqlite(str(tmp_path / "other.db"))
     try:
         program = LOCKED.replace("1, 128", "510, (1 << 30) + 2")  # the shared lock of a database
-        told = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", program, str(first.path)],
             capture_output=True,
             text=True,
@@ -173,5 +173,5 @@ def test_looking_for_other_stores_keeps_the_locks_on_them(tmp_path: Path) -> Non
         first.close()
         second.close()
 
-    assert "held" == told.stdout.strip()
+    assert "held" == done.stdout.strip()
     assert (tmp_path / "other.db.packs").is_dir()

@@ -168,7 +168,7 @@ def places(value: JSON, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def put(value: JSON, path: tuple[Any, ...]) -> JSON:
-    """Give a copy of a record with a mark at one place."""
+    """Return a copy of a record with a mark at one place."""
     if not path:
         return MARK
     at, *rest = path
@@ -180,7 +180,7 @@ def put(value: JSON, path: tuple[Any, ...]) -> JSON:
 
 
 def spoiled(home: Path, odd: str) -> list[tuple[Path, bytes]]:
-    """Give every file of a home with something odd in each place in turn."""
+    """Return every file of a home with something odd in each place in turn."""
     out = []
     for path in sorted(home.rglob("*.json*")):
         if path.suffix == ".zst":
@@ -198,17 +198,17 @@ def spoiled(home: Path, odd: str) -> list[tuple[Path, bytes]]:
     return [(path, text.encode()) for path, text in out]
 
 
-def check(store: Path, report: SweepReport, told: bytes) -> None:
+def check(store: Path, report: SweepReport, log: bytes) -> None:
     """Nothing failed, all was digested, and every row can be read."""
-    held = Sqlite(str(store / "s.db"))
-    undigested = [uid for uid, one in held.known().sessions.items() if one.analysed is None]
-    held.close()
+    sqlite = Sqlite(str(store / "s.db"))
+    undigested = [uid for uid, entry in sqlite.known().sessions.items() if entry.analysed is None]
+    sqlite.close()
 
     assert ([], 0, []) == (
-        [one for one in report.outcomes if one.what in ("failed", "undigested")],
+        [outcome for outcome in report.outcomes if outcome.what in ("failed", "undigested")],
         report.failed,
         undigested,
-    ), told
+    ), log
     assert {} != dump(store)["sessions"]
 
 
@@ -239,7 +239,7 @@ def test_no_content_of_a_log_costs_its_session(agent: str, tmp_path: Path, odd: 
 @pytest.mark.parametrize("odd", ODD)
 def test_hardly_any_place_of_a_log_is_left_out(agent: str, tmp_path: Path, odd: str) -> None:
     """The same in a fifth of all places there are; of some agents in fewer with all tests."""
-    spoil_each(tmp_path, agent, ODD[odd], by_pace(everyday=0.02, whole=0.03, prove=0.2))
+    spoil_each(tmp_path, agent, ODD[odd], by_pace(everyday=0.02, full=0.03, prove=0.2))
 
 
 def test_half_characters_grow_in_the_store_as_at_once(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ names = st.text(max_size=30)
 
 
 @given(st.lists(st.tuples(names, names, st.integers(0, 99)), max_size=8))
-def test_facts_come_back_as_they_were(told: list[tuple[str, str, int]]) -> None:
+def test_facts_come_back_as_they_were(rows: list[tuple[str, str, int]]) -> None:
     """Whatever their ids and summaries hold."""
     facts = [
         Fact(
@@ -39,20 +39,20 @@ def test_facts_come_back_as_they_were(told: list[tuple[str, str, int]]) -> None:
             usage=Usage(line),
             about={"cwd": text},
         )
-        for name, text, line in told
+        for name, text, line in rows
     ]
 
     assert facts == unpack_facts(pack_facts(facts))
 
 
 @given(names, names)
-def test_keys_of_ownership_fit_every_database(one: str, other: str) -> None:
+def test_keys_of_ownership_fit_every_database(text: str, other: str) -> None:
     """63 bits, different for different things, the same for the same."""
-    keys = [owner_key("bill", one), owner_key("copy", one), owner_key("bill", other)]
+    keys = [owner_key("bill", text), owner_key("copy", text), owner_key("bill", other)]
 
     assert all(0 <= key < 2**63 for key in keys)
     assert keys[0] != keys[1]
-    assert (one == other) == (keys[0] == keys[2])
+    assert (text == other) == (keys[0] == keys[2])
 
 
 def test_session_claims_its_bills_and_where_copies_would_begin() -> None:
@@ -111,6 +111,6 @@ def test_payloads_lie_where_the_address_says(tmp_path: Path) -> None:
 
 def test_a_backend_has_fourteen_methods_to_write() -> None:
     """No more, so that somebody else can write one; `blobs` is given."""
-    asked = {name for name, one in vars(Store).items() if callable(one) and name[0] != "_"}
+    asked = {name for name, member in vars(Store).items() if callable(member) and name[0] != "_"}
 
     assert 14 == len(asked), sorted(asked)

@@ -11,7 +11,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,16 @@ from thence.memory.retention import Policy
 from thence.memory.rows import REPACK
 from thence.memory.rules import rule_of
 from thence.memory.search import parse
-from thence.memory.store import DATA_LOSS, Filter, SessionChange, Store, StoreLocked
+from thence.memory.store import (
+    DATA_LOSS,
+    Filter,
+    Inventory,
+    SessionChange,
+    Store,
+    StoreLocked,
+)
 from thence.memory.sweep import Sweep, SweepReport
+from thence.memory.watching import narrow_to
 
 KILLS = int(os.environ.get("THENCE_KILLS", "0")) or settings().max_examples // 5
 """At how many points a sweep is killed; 300 for a release."""
@@ -91,7 +99,7 @@ def rows(folder: Path) -> dict[str, Any]:
         store.close()
 
 
-def kept(folder: Path, what: Any) -> list[dict[str, Any]]:
+def table_rows(folder: Path, what: Any) -> list[dict[str, Any]]:
     """What tier 2 keeps."""
     store = opened(folder)
     try:
@@ -102,8 +110,8 @@ def kept(folder: Path, what: Any) -> list[dict[str, Any]]:
 
 def files_with(folder: Path, text: str) -> list[str]:
     """Files below a folder that hold a text."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return [path.name for path in found if text.encode() in path.read_bytes()]
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return [path.name for path in paths if text.encode() in path.read_bytes()]
 
 
 # -- once, twice, in any order --------------------------------------------------------------
@@ -158,26 +166,26 @@ def test_any_order_of_growth_comes_to_the_same(data: st.DataObject) -> None:
     with _folder() as folder:
         home = folder / "home"
         for number, share in steps:
-            one = made[number]
-            path = logs.path(home, one)
+            script = made[number]
+            path = logs.path(home, script)
             path.parent.mkdir(parents=True, exist_ok=True)
             size = path.stat().st_size if path.exists() else 0
             with path.open("ab") as file:
-                file.write(one.data[size : max(size, int(share * len(one.data)))])
+                file.write(script.data[size : max(size, int(share * len(script.data)))])
             sweep(folder / "some", {"claude": [home]})
-        for one in made:
-            path = logs.path(home, one)
+        for script in made:
+            path = logs.path(home, script)
             path.parent.mkdir(parents=True, exist_ok=True)
             size = path.stat().st_size if path.exists() else 0
             with path.open("ab") as file:
-                file.write(one.data[size:])
+                file.write(script.data[size:])
         sweep(folder / "some", {"claude": [home]})
         sweep(folder / "once", {"claude": [home]})
         some, once = dump(folder / "some"), dump(folder / "once")
 
     # That a line was skipped while it was torn is remembered; it changes nothing else.
-    for told in (*some["sessions"].values(), *once["sessions"].values()):
-        told.pop("skipped", None)
+    for fields in (*some["sessions"].values(), *once["sessions"].values()):
+        fields.pop("skipped", None)
     assert once == some
 
 
@@ -336,33 +344,33 @@ def test_what_was_read_stays_when_the_source_is_rewritten(
     home: Path, tmp_path: Path, how: str
 ) -> None:
     """Dead, with the reason; and the same however it was found out."""
-    one = logs.script(3, turns=6)
+    script = logs.script(3, turns=6)
     sweep(tmp_path, {"claude": [home]})
-    before = rows(tmp_path)[one.session]
-    kept_records = one.records[:5]
+    before = rows(tmp_path)[script.session]
+    kept_records = script.records[:5]
     lines = b"".join(json.dumps(record).encode() + b"\n" for record in kept_records)
     new = lines if how == "shortened" else lines + logs.script(9, turns=1).data
-    logs.path(home, one).write_bytes(new)
+    logs.path(home, script).write_bytes(new)
     sweep(tmp_path, {"claude": [home]})
-    after = rows(tmp_path)[one.session]
+    after = rows(tmp_path)[script.session]
     store = opened(tmp_path)
-    held = store.load_session(f"claude:{one.session}")
+    stored = store.load_session(f"claude:{script.session}")
     store.close()
-    assert held is not None
-    whole = SessionGraph(f"claude:{one.session}", held.facts)
+    assert stored is not None
+    session = SessionGraph(f"claude:{script.session}", stored.facts)
 
     assert before.events <= after.events
     assert "dead" in after.states
-    assert {"rewritten"} == {e.why for e in whole.events if e.why}
+    assert {"rewritten"} == {e.why for e in session.events if e.why}
     assert before.spent.own <= after.spent.own
 
 
 def test_same_session_in_two_places_is_one(home: Path, tmp_path: Path) -> None:
     """Of a backup and the original the one counts that has more; sweeps do not alternate."""
-    whole = logs.script(2)
-    part = b"".join(whole.data.splitlines(keepends=True)[:5])
-    logs.write(tmp_path / "backup", whole)
-    logs.path(tmp_path / "backup", whole).write_bytes(part)
+    script = logs.script(2)
+    part = b"".join(script.data.splitlines(keepends=True)[:5])
+    logs.write(tmp_path / "backup", script)
+    logs.path(tmp_path / "backup", script).write_bytes(part)
     roots = {"claude": [tmp_path / "backup", home]}
     sweep(tmp_path / "both", roots)
     again = sweep(tmp_path / "both", roots)
@@ -452,10 +460,10 @@ def test_one_bad_source_does_not_end_the_sweep(
 
 def _with_secret(home: Path, number: int = 6) -> str:
     """A session with something that only a newer rule takes for a secret."""
-    one = logs.script(number)
-    one.user(f"my word is {CANARY}")
-    logs.write(home, one)
-    return one.session
+    script = logs.script(number)
+    script.user(f"my word is {CANARY}")
+    logs.write(home, script)
+    return script.session
 
 
 NEWER = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
@@ -485,13 +493,13 @@ def test_newer_rules_go_over_everything_again(home: Path, tmp_path: Path, case: 
         store.close()
     _sweep_newer(folder, home)
     store = opened(folder)
-    found = store.search(parse(CANARY)).matches
+    hits = store.search(parse(CANARY)).matches
     known = store.known()
     store.settle()
     store.close()
 
-    assert [] == found
-    assert {NEWER.version} == {one.redactor for one in known.sessions.values()}
+    assert [] == hits
+    assert {NEWER.version} == {entry.redactor for entry in known.sessions.values()}
     assert frozenset() == known.untidy
     assert [] == files_with(folder, CANARY)
     assert before == dump(folder)["spend"]
@@ -506,14 +514,14 @@ def test_newer_rules_pass_over_what_a_broken_pack_held(home: Path, tmp_path: Pat
     logs.path(home, Script(session)).unlink()
     for pack in (folder / "packs").glob(f"{pack_name(f'claude:{session}')}-*"):
         pack.write_bytes(bytes(pack.stat().st_size))
-    told = _sweep_newer(folder, home)
+    report = _sweep_newer(folder, home)
     store = opened(folder)
     known = store.known()
     store.close()
 
-    assert {NEWER.version} == {one.redactor for one in known.sessions.values()}
-    assert [f"claude:{session}"] == [one.uid for one in told.outcomes if one.skipped]
-    assert told.skipped > 0
+    assert {NEWER.version} == {entry.redactor for entry in known.sessions.values()}
+    assert [f"claude:{session}"] == [outcome.uid for outcome in report.outcomes if outcome.skipped]
+    assert report.skipped > 0
     assert _is_whole(folder, f"claude:{session}")
 
 
@@ -526,10 +534,10 @@ def test_a_broken_pack_does_not_keep_a_sweep_from_its_end(home: Path, tmp_path: 
         pack.write_bytes(bytes(pack.stat().st_size))
     with apsw.Connection(str(folder / "s.db")) as db:  # as after a kill
         db.execute("INSERT INTO pending VALUES(?)", (f"{REPACK}{uid}",))
-    told = sweep(folder, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=1))
+    report = sweep(folder, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=1))
 
-    assert [(uid, "failed")] == [(one.uid, one.what) for one in told.outcomes]
-    assert told.evicted > 0
+    assert [(uid, "failed")] == [(outcome.uid, outcome.what) for outcome in report.outcomes]
+    assert report.evicted > 0
 
 
 def test_newer_readers_read_again(
@@ -541,8 +549,8 @@ def test_newer_readers_read_again(
     monkeypatch.setattr(derivation, "READER_VERSION", 99)
     report = sweep(tmp_path, {"claude": [home]})
     after = dump(tmp_path)
-    for told in (*before["sessions"].values(), *after["sessions"].values()):
-        told.pop("reader")
+    for fields in (*before["sessions"].values(), *after["sessions"].values()):
+        fields.pop("reader")
 
     assert 5 == report.read
     assert 5 == report.reprocessed["reader"]
@@ -559,8 +567,8 @@ def test_another_fold_rebuilds_rows_from_the_store(
     report = sweep(tmp_path, {"claude": [home]})
     after = dump(tmp_path)
     again = sweep(tmp_path, {"claude": [home]})
-    for told in (*before["sessions"].values(), *after["sessions"].values()):
-        told.pop("fold")
+    for fields in (*before["sessions"].values(), *after["sessions"].values()):
+        fields.pop("fold")
 
     assert (0, 5) == (report.lines, report.reprocessed["fold"])
     assert 0 == sum(again.reprocessed.values())
@@ -573,8 +581,8 @@ def test_a_session_of_an_older_fold_that_grows_is_rebuilt(
     """Its stored state means something else today: it is not continued."""
     sweep(tmp_path, {"claude": [home]})
     monkeypatch.setattr(fold, "VERSION", 99)
-    one = logs.script(3, turns=7)
-    logs.write(home, one)
+    script = logs.script(3, turns=7)
+    logs.write(home, script)
     report = sweep(tmp_path, {"claude": [home]})
 
     assert report.rebuilt >= 1
@@ -594,7 +602,7 @@ def test_another_digest_version_digests_again_and_reads_nothing(
         tmp_path, {"claude": [home]}, progress=lambda p: stages.append((p.stage, p.all_sources))
     )
     again = sweep(tmp_path, {"claude": [home]})
-    versions = [told["version"] for told in dump(tmp_path)["digests"].values()]
+    versions = [record["version"] for record in dump(tmp_path)["digests"].values()]
 
     assert (0, 4, 4) == (report.lines, report.digested, report.reprocessed["digest"])
     assert [before, 99, 99, 99, 99] == sorted(versions)
@@ -620,9 +628,9 @@ def test_a_session_read_anew_is_as_if_its_pack_had_never_broken(home: Path, tmp_
     gone.unlink()
     damaged.write_bytes(b"\0" * damaged.stat().st_size)
     broken = {uid for uid in before["sessions"] if not _is_whole(place, uid)}
-    told = sweep(place, {"claude": [home]}, anew=broken)
+    report = sweep(place, {"claude": [home]}, anew=broken)
 
-    assert 2 == len(broken) == told.read
+    assert 2 == len(broken) == report.read
     assert before == dump(place)
     assert all(_is_whole(place, uid) for uid in before["sessions"])
 
@@ -630,10 +638,10 @@ def test_a_session_read_anew_is_as_if_its_pack_had_never_broken(home: Path, tmp_
 def _is_whole(place: Path, uid: str) -> bool:
     """Whether every payload of a session can be read."""
     store = opened(place)
-    held = store.load_session(uid)
-    assert held is not None
+    stored = store.load_session(uid)
+    assert stored is not None
     try:
-        with_payloads(held.facts, store.blobs)
+        with_payloads(stored.facts, store.blobs)
     except ThenceError:
         return False
     finally:
@@ -645,31 +653,31 @@ def test_texts_that_only_a_broken_pack_held_are_told_and_the_rest_is_kept(
     home: Path, tmp_path: Path
 ) -> None:
     """The log was rewritten: no source has them. Their events stay, without a text."""
-    one = logs.script(3, turns=6)
-    uid, path = f"claude:{one.session}", logs.path(home, one)
+    script = logs.script(3, turns=6)
+    uid, path = f"claude:{script.session}", logs.path(home, script)
     sweep(tmp_path, {"claude": [home]})
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))
     sweep(tmp_path, {"claude": [home]})
-    before = rows(tmp_path)[one.session]
+    before = rows(tmp_path)[script.session]
     for pack in (tmp_path / "packs").glob(f"{pack_name(uid)}-*"):
         pack.unlink()
-    told = sweep(tmp_path, {"claude": [home]}, anew=[uid])
-    [outcome] = told.outcomes
+    report = sweep(tmp_path, {"claude": [home]}, anew=[uid])
+    [outcome] = report.outcomes
 
     assert _is_whole(tmp_path, uid)
-    assert before.events == rows(tmp_path)[one.session].events
+    assert before.events == rows(tmp_path)[script.session].events
     assert {True} == {"its text is unavailable" in skip.why for skip in outcome.skipped}
-    assert told.skipped == len(outcome.skipped) > 0
+    assert report.skipped == len(outcome.skipped) > 0
 
 
 def test_evicted_session_is_read_again_only_when_it_grows(home: Path, tmp_path: Path) -> None:
     """Then from the start, and as if it had never been away."""
-    one = logs.script(2)
+    script = logs.script(2)
     sweep(tmp_path, {"claude": [home]})
     _evict(tmp_path, 2)
     calm = sweep(tmp_path, {"claude": [home]})
-    one.user("one thing more")
-    logs.write(home, one)
+    script.user("one thing more")
+    logs.write(home, script)
     grown = sweep(tmp_path, {"claude": [home]})
     sweep(tmp_path / "once", {"claude": [home]})
 
@@ -679,18 +687,18 @@ def test_evicted_session_is_read_again_only_when_it_grows(home: Path, tmp_path: 
 
 def test_evicted_session_that_lost_its_beginning_goes_on(home: Path, tmp_path: Path) -> None:
     """What it took before goes on counting, and its digest stands inside the new one."""
-    one = logs.script(2)
+    script = logs.script(2)
     sweep(tmp_path, {"claude": [home]})
-    uid = f"claude:{one.session}"
+    uid = f"claude:{script.session}"
     before = sum(spent(tmp_path)[uid])
     _evict(tmp_path, 2)
     more = logs.script(8, turns=1)
     for record in more.records:
         record["timestamp"] = record["timestamp"].replace("2026-01-01", "2026-02-01")
-        record["sessionId"] = one.session
-    logs.path(home, one).write_bytes(more.data)
+        record["sessionId"] = script.session
+    logs.path(home, script).write_bytes(more.data)
     sweep(tmp_path, {"claude": [home]})
-    digest = next(d for d in kept(tmp_path, "digests") if d["uid"] == uid)
+    digest = next(d for d in table_rows(tmp_path, "digests") if d["uid"] == uid)
     logs.write(tmp_path / "new", more)
     sweep(tmp_path / "third", {"claude": [tmp_path / "new"]})
     added = sum(spent(tmp_path / "third")[f"claude:{more.session}"])
@@ -698,9 +706,9 @@ def test_evicted_session_that_lost_its_beginning_goes_on(home: Path, tmp_path: P
     assert before + added == sum(spent(tmp_path)[uid])
     assert uid == digest["continues"]["uid"]
     more.user("and on")
-    logs.path(home, one).write_bytes(more.data)
+    logs.path(home, script).write_bytes(more.data)
     sweep(tmp_path, {"claude": [home]})
-    later = next(d for d in kept(tmp_path, "digests") if d["uid"] == uid)
+    later = next(d for d in table_rows(tmp_path, "digests") if d["uid"] == uid)
     assert digest["continues"] == later["continues"]
     assert before + added == sum(spent(tmp_path)[uid])
 
@@ -713,9 +721,9 @@ def test_what_an_evicted_member_owns_is_not_counted_again(
     sweep(tmp_path, {"claude": [home]})
     total = Counter(kept_spend(tmp_path))
     _evict(tmp_path, first)
-    one = logs.fork(5, logs.script(1), 9)
-    one.user("and on")
-    logs.write(home, one)
+    script = logs.fork(5, logs.script(1), 9)
+    script.user("and on")
+    logs.write(home, script)
     late = logs.fork(9, logs.script(1), 12, turns=0)
     logs.write(home, late)
     sweep(tmp_path, {"claude": [home]})
@@ -726,9 +734,9 @@ def test_what_an_evicted_member_owns_is_not_counted_again(
 def kept_spend(folder: Path) -> dict[str, int]:
     """Tokens by day, over all sessions."""
     out: dict[str, int] = {}
-    for told in kept(folder, "spend"):
-        count = sum(told[name] for name in ("input", "output", "cache_creation", "cache_read"))
-        day = told["day"][:10]
+    for row in table_rows(folder, "spend"):
+        count = sum(row[name] for name in ("input", "output", "cache_creation", "cache_read"))
+        day = row["day"][:10]
         out[day] = out.get(day, 0) + count
     return out
 
@@ -746,9 +754,9 @@ def test_analysed_sessions_go_when_the_cache_is_full(home: Path, tmp_path: Path)
     gone = [row for row in after.values() if row.session.evicted_at]
 
     assert (1, 0, []) == (report.evicted, report.lost, report.notes)
-    assert [1, 5] == [len(gone), len(kept(tmp_path, "digests"))]
-    assert ["evict"] == [told["what"] for told in kept(tmp_path, "removals")]
-    assert "storage limit" in kept(tmp_path, "removals")[0]["why"]
+    assert [1, 5] == [len(gone), len(table_rows(tmp_path, "digests"))]
+    assert ["evict"] == [row["what"] for row in table_rows(tmp_path, "removals")]
+    assert "storage limit" in table_rows(tmp_path, "removals")[0]["why"]
     assert {n: row.spent for n, row in before.items()} == {n: r.spent for n, r in after.items()}
     assert 0 == sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap)).evicted
 
@@ -777,14 +785,14 @@ def test_unanalysed_go_only_when_analysis_failed(
     policy = Policy(raw_soft_cap_bytes=cap, raw_hard_cap_bytes=cap)
     report = sweep(tmp_path, {"claude": [home]}, policy=policy)
     after = rows(tmp_path)
-    lost = {told["uid"] for told in kept(tmp_path, "removals") if told["what"] == DATA_LOSS}
-    held = sum(row.raw_bytes for row in after.values() if not row.session.evicted_at)
+    lost = {row["uid"] for row in table_rows(tmp_path, "removals") if row["what"] == DATA_LOSS}
+    size = sum(row.raw_bytes for row in after.values() if not row.session.evicted_at)
 
     assert len(bad) == sum(o.what == "undigested" for o in first.outcomes)
     assert 1 == len(lost) == report.lost
     assert lost <= bad
     assert all(tried[uid] >= 2 for uid in lost)
-    assert held <= cap
+    assert size <= cap
     assert [f"{DATA_LOSS}: {uid}" for uid in lost] == [
         note.partition(": transcripts")[0] for note in report.notes
     ]
@@ -805,8 +813,8 @@ def test_running_and_pinned_sessions_stay_longest(
     store.write([SessionChange(msgspec.structs.replace(row, pinned=True), cursor)])
     store.close()
     live = type(adapters()["claude"])
-    told = Source("claude", logs.name(3), ())
-    monkeypatch.setattr(live, "live", lambda _self, _root: iter([told]))
+    running = Source("claude", logs.name(3), ())
+    monkeypatch.setattr(live, "live", lambda _self, _root: iter([running]))
     sizes = {name: row.raw_bytes for name, row in rows(tmp_path).items()}
     cap = sizes[logs.name(2)] + sizes[logs.name(3)]
     sweep(tmp_path, {"claude": [home]}, policy=Policy(raw_soft_cap_bytes=cap))
@@ -829,14 +837,14 @@ def test_what_was_evicted_is_in_no_file(home: Path, tmp_path: Path, warm: Warm) 
         point += 1
         folder = tmp_path / f"s{point}"
         sweep(folder, {"claude": [home]})
-        held = files_with(folder, CANARY)
+        names = files_with(folder, CANARY)
         ended = warm.start(killed.evicted, str(folder), f"claude:{secret.session}", point).wait()
         sweep(folder, {"claude": [home]})
         evicted = rows(folder)[secret.session].session.evicted_at is not None
 
-        assert held
+        assert names
         assert evicted or ended == -signal.SIGKILL
-        assert (held if not evicted else []) == files_with(folder, CANARY)
+        assert (names if not evicted else []) == files_with(folder, CANARY)
     assert 0 == ended
     assert point > 8
 
@@ -849,8 +857,8 @@ def real_roots(shared: Path) -> dict[str, list[Path]]:
     data = shared / "data"
     roots = {"claude": [*data.glob("claude-code/v*/*/claude"), *data.glob("public/claude/*")]}
     for agent in ("codex", "grok"):
-        found = [*(data / agent).rglob("sessions"), *(data / "public" / agent).rglob("sessions")]
-        roots[agent] = sorted({p.parent for p in found if p.is_dir() and "at-kill" not in str(p)})
+        paths = [*(data / agent).rglob("sessions"), *(data / "public" / agent).rglob("sessions")]
+        roots[agent] = sorted({p.parent for p in paths if p.is_dir() and "at-kill" not in str(p)})
     return roots
 
 
@@ -862,10 +870,10 @@ def test_real_totals_are_those_of_the_adapters(real_store: RealStore) -> None:
     expected: dict[str, tuple[int, int, int]] = {}
     days: Counter[str] = Counter()
     for agent, places in roots.items():
-        for whole in _wholes(agent, places):
-            took = whole.spent
-            expected[whole.uid] = (took.live.total, took.dead.total, took.side.total)
-            days.update(_by_day(whole))
+        for session in _sessions_of(agent, places):
+            took = session.spent
+            expected[session.uid] = (took.live.total, took.dead.total, took.side.total)
+            days.update(_by_day(session))
 
     assert report.sessions_new > 150
     assert 0 == report.failed
@@ -875,7 +883,7 @@ def test_real_totals_are_those_of_the_adapters(real_store: RealStore) -> None:
     assert (0, 0, 0) == (again.read, again.lines, again.digested)
 
 
-def _wholes(agent: str, places: list[Path]) -> Iterator[SessionGraph]:
+def _sessions_of(agent: str, places: list[Path]) -> Iterator[SessionGraph]:
     """All sessions of an agent, put together without a store."""
     adapter = adapters()[agent]
     facts, torn = {}, {}
@@ -883,27 +891,27 @@ def _wholes(agent: str, places: list[Path]) -> Iterator[SessionGraph]:
         for source in adapter.find(place):
             facts[source.session], batch = read_all(adapter, source)
             torn[source.session] = batch.torn
-    told = dict(facts)
-    for name, found in told.items():
-        owner = next((f.about[COPIES_OF] for f in found if COPIES_OF in f.about), None)
-        if owner in told:
-            facts[name] = lineage.claim_copies(found, owner, told[owner])
+    originals = dict(facts)
+    for name, own_facts in originals.items():
+        owner = next((f.about[COPIES_OF] for f in own_facts if COPIES_OF in f.about), None)
+        if owner in originals:
+            facts[name] = lineage.claim_copies(own_facts, owner, originals[owner])
     shared = lineage.find_shared(facts)
-    for name, found in facts.items():
+    for name, own_facts in facts.items():
         yield SessionGraph(
             f"{agent}:{name}",
-            found,
+            own_facts,
             replayed=shared.replayed[name],
             billed=shared.billed[name],
             torn=torn[name],
         )
 
 
-def _by_day(whole: SessionGraph) -> Counter[str]:
+def _by_day(session: SessionGraph) -> Counter[str]:
     from thence.format import derived_events
 
-    counted = derived_events.bills(whole.events)
-    times = {event.event_id: (event.ts or "")[:10] for event in whole.events}
+    counted = derived_events.bills(session.events)
+    times = {event.event_id: (event.ts or "")[:10] for event in session.events}
     out: Counter[str] = Counter()
     for event, usage in counted.items():
         if usage.total:
@@ -914,14 +922,14 @@ def _by_day(whole: SessionGraph) -> Counter[str]:
 @pytest.mark.slow
 def test_real_totals_are_those_of_the_api(shared: Path, real_store: RealStore) -> None:
     """Of Codex and Grok, thread by thread, where the log tells all of it."""
-    found = rows(real_store.folder)
+    stored_rows = rows(real_store.folder)
     checked = 0
     for agent in ("codex", "grok"):
         for path in sorted((shared / "data" / agent).glob("*/truth.json")):
             for thread, truth in json.loads(path.read_bytes())["threads"].items():
                 kinds = [truth["by_kind"].get(kind) for kind in ("turn", "compaction")]
                 total = sum(kind["total"] for kind in kinds if kind)
-                row = found.get(thread)
+                row = stored_rows.get(thread)
                 if row is None or row.lower_bound or not total or agent == "grok":
                     continue
                 checked += 1
@@ -947,9 +955,9 @@ def test_real_sessions_grow_in_the_store(shared: Path, tmp_path: Path, series: s
     shutil.copy(snapshots[-1], tmp_path / "once" / "projects" / "p")
     sweep(tmp_path / "s2", {"claude": [tmp_path / "once"]})
     some, once = dump(tmp_path / "s1"), dump(tmp_path / "s2")
-    for told in (*some["sessions"].values(), *once["sessions"].values()):
+    for fields in (*some["sessions"].values(), *once["sessions"].values()):
         for passing in ("source_path", "files", "skipped"):
-            told.pop(passing, None)
+            fields.pop(passing, None)
 
     assert once == some
 
@@ -968,9 +976,9 @@ def test_real_homes_grow_in_the_store(shared: Path, tmp_path: Path, agent: str) 
             sweep(folder / "some", {agent: [folder / "home"]})
         sweep(folder / "once", {agent: [folder / "home"]})
         some, once = dump(folder / "some"), dump(folder / "once")
-        for told in (some, once):
-            told.pop("facts")  # those of documents that were replaced are still there
-            for row in told["sessions"].values():
+        for dumped in (some, once):
+            dumped.pop("facts")  # those of documents that were replaced are still there
+            for row in dumped["sessions"].values():
                 row.pop("skipped", None)
 
         assert once == some, home
@@ -1019,13 +1027,14 @@ def test_a_hit_has_the_number_it_is_shown_with(grown: list[int], late: bool) -> 
 
 def _shown(store: Store, uid: str) -> dict[int, int | None]:
     """The numbers with which `show` gives the events of a session."""
-    held = store.load_session(uid)
-    assert held is not None
-    whole = SessionGraph(uid, held.facts, replayed=held.replayed, billed=held.billed)
+    stored = store.load_session(uid)
+    assert stored is not None
+    session = SessionGraph(uid, stored.facts, replayed=stored.replayed, billed=stored.billed)
     seqs = {row.event.event_id: row.seq for row in store.events(uid)}
-    assert {event.event_id for event in whole.events} == seqs.keys()
+    assert {event.event_id for event in session.events} == seqs.keys()
     return {
-        event.event_id: event.seq for event in number_events([*whole.events, *whole.derived], seqs)
+        event.event_id: event.seq
+        for event in number_events([*session.events, *session.derived], seqs)
     }
 
 
@@ -1034,9 +1043,9 @@ def _write_subagents(home: Path, texts: dict[int, list[str]], *, late: bool) -> 
     main, folder = logs.script(1, 0), home / "projects" / "-home-dev-project"
     side = folder / main.session / "subagents"
     side.mkdir(parents=True, exist_ok=True)
-    for number, said in texts.items():
+    for number, lines in texts.items():
         script = main if number == 0 else Script(main.session, f"a{number}-", isSidechain=True)
-        for text in said:
+        for text in lines:
             script.user(text)
             script.say("done")
         records = script.records
@@ -1061,4 +1070,38 @@ def test_digests_that_take_too_long_are_left_to_the_next_sweep(tmp_path: Path) -
     store.close()
 
     assert [3, 2, 1, 0] == left
-    assert 4 == len(kept(tmp_path, "digests"))
+    assert 4 == len(table_rows(tmp_path, "digests"))
+
+
+def test_a_sweep_of_what_was_found_asks_the_store_for_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What agents write now is swept again and again: that must not cost more in a large store."""
+    home = tmp_path / "home"
+    scripts = [logs.script(number, 2) for number in range(25)]
+    logs.write(home, *scripts)
+    store, known = opened(tmp_path), adapters()
+    with store.sweeping():
+        Sweep(store, known, Redactor(key=KEY), digests=False).run({"claude": [home]})
+        for script in scripts[:12]:
+            script.user("one more")
+        logs.write(home, *scripts)
+        paths = [p for s in scripts[:12] for p in home.rglob(f"{s.session}.jsonl")]
+        readers, roots = narrow_to(known, {"claude": [home]}, paths)
+        asked: list[set[str] | None] = []
+        all_known = store.known
+
+        def noting(uids: Collection[str] | None = None) -> Inventory:
+            asked.append(None if uids is None else set(uids))
+            return all_known(uids)
+
+        monkeypatch.setattr(store, "known", noting)
+        narrow = Sweep(store, readers, Redactor(key=KEY), digests=False)
+        report = narrow.run(roots, only_found=True)
+    changed = {f"claude:{script.session}" for script in scripts[:12]}
+    store.close()
+    sweep(tmp_path / "once", {"claude": [home]}, digests=False)
+
+    assert [changed, changed] == asked
+    assert (12, 12, 12) == (report.sources, report.sessions_changed, report.events)
+    assert dump(tmp_path / "once") == dump(tmp_path)

@@ -40,7 +40,7 @@ def test_other_forms_of_a_word_are_known(word: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "slips"),
+    ("word", "other", "slips"),
     [
         ("tide", "tide", 0),
         ("tide", "tdie", 1),
@@ -50,9 +50,9 @@ def test_other_forms_of_a_word_are_known(word: str, other: str) -> None:
         ("tide", "window", 3),
     ],
 )
-def test_slips_are_counted(one: str, other: str, slips: int) -> None:
+def test_slips_are_counted(word: str, other: str, slips: int) -> None:
     """A letter more, less, changed or swapped is one."""
-    assert slips == distance(one, other)
+    assert slips == distance(word, other)
 
 
 def test_forms_come_before_near_spellings() -> None:

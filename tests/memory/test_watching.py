@@ -17,13 +17,13 @@ from thence.memory import watching
 LONG = 60.0
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("has_events", [True, False])
 @pytest.mark.parametrize("name", ["a.jsonl", *file_endings()])
 def test_a_file_that_grows_is_told_until_it_is_stopped(
-    told: bool, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_events: bool, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the system, or by looking where the system does not tell; also one named by its agent."""
-    if not told:
+    if not has_events:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
         monkeypatch.setattr(watching, "POLL_S", 0.02)
     folder, queue = tmp_path / "logs", tmp_path / "queue"
@@ -50,33 +50,33 @@ def test_a_file_that_grows_is_told_until_it_is_stopped(
     assert {path} == seen[0]
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("has_events", [True, False])
 def test_the_store_of_who_sweeps_is_not_told(
-    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_events: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lies among the agents' folders, and each sweep would bring the next one about."""
-    if not told:
+    if not has_events:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
         monkeypatch.setattr(watching, "POLL_S", 0.02)
     store = tmp_path / "memory" / "thence.db"
     store.parent.mkdir()
-    found = watching.changes([tmp_path], tmp_path / "queue", store=store)
+    batches = watching.changes([tmp_path], tmp_path / "queue", store=store)
     (tmp_path / "memory" / "thence.db-wal").write_bytes(b"x")
     store.write_bytes(b"x")
     (tmp_path / "a.jsonl").write_text("{}\n", encoding="utf-8")
 
-    assert {tmp_path / "a.jsonl"} == next(found)
+    assert {tmp_path / "a.jsonl"} == next(batches)
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("has_events", [True, False])
 def test_what_was_written_before_anybody_listened_is_told(
-    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_events: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Since it was called, that is: who sweeps in between misses nothing. And what was before, not.
 
     Nudges are no files of sessions: that there is one is told, by an empty set.
     """
-    if not told:
+    if not has_events:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
         monkeypatch.setattr(watching, "POLL_S", 0.02)
     folder, queue = tmp_path / "logs", tmp_path / "queue"
@@ -88,27 +88,27 @@ def test_what_was_written_before_anybody_listened_is_told(
 
     assert set() == next(nudged)
 
-    found = watching.changes([folder], queue)
+    batches = watching.changes([folder], queue)
     (folder / "grows.jsonl").write_text("{}\n{}\n", encoding="utf-8")
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "deep" / "er" / "new.jsonl").write_text("{}\n", encoding="utf-8")
     (folder / "note.txt").write_text("x", encoding="utf-8")
 
-    assert {folder / "grows.jsonl", folder / "deep" / "er" / "new.jsonl"} == next(found)
+    assert {folder / "grows.jsonl", folder / "deep" / "er" / "new.jsonl"} == next(batches)
 
 
 def _gathered(folder: Path, queue: Path, wanted: set[Path], act: Callable[[], object]) -> set[Path]:
     """What is told once the system is listened to and something was done."""
     stop, begun = threading.Event(), folder / "begun.jsonl"
-    found = watching.changes([folder], queue, gather_ms=50, step_ms=10, stop=stop)
+    batches = watching.changes([folder], queue, gather_ms=50, step_ms=10, stop=stop)
     begun.write_text("{}\n", encoding="utf-8")
-    assert {begun} == next(found)
+    assert {begun} == next(batches)
     act()
     seen: set[Path] = set()
     timer = threading.Timer(LONG, stop.set)
     timer.start()
     while not wanted <= seen and not stop.is_set():
-        seen |= next(found, set())
+        seen |= next(batches, set())
     timer.cancel()
     return seen
 
@@ -131,40 +131,42 @@ def test_a_folder_may_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     here, later, queue = tmp_path / "here", tmp_path / "later", tmp_path / "queue"
     here.mkdir()
     path, stop = later / "a.jsonl", threading.Event()
-    found = watching.changes([here, later], queue, gather_ms=50, step_ms=10, stop=stop)
+    batches = watching.changes([here, later], queue, gather_ms=50, step_ms=10, stop=stop)
     (here / "begun.jsonl").write_text("{}\n", encoding="utf-8")
-    assert {here / "begun.jsonl"} == next(found)
+    assert {here / "begun.jsonl"} == next(batches)
     timer = threading.Timer(LONG, stop.set)
     timer.start()
     for text in ("{}\n", "{}\n{}\n"):
         later.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-        assert {path} == next(found)
+        assert {path} == next(batches)
     timer.cancel()
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_rest_is_told_once(told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_events", [True, False])
+def test_rest_is_told_once(
+    has_events: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After each change, and not before the first."""
     monkeypatch.setattr(watching, "LOOK_MS", 20)
     monkeypatch.setattr(watching, "POLL_S", 0.02)
-    if not told:
+    if not has_events:
         monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
     folder, queue, stop = tmp_path / "logs", tmp_path / "queue", threading.Event()
     folder.mkdir()
-    found = watching.changes([folder], queue, gather_ms=50, step_ms=10, rest=0.1, stop=stop)
+    batches = watching.changes([folder], queue, gather_ms=50, step_ms=10, rest=0.1, stop=stop)
     timers = [threading.Timer(LONG, stop.set)]
     for number in range(2):
         path = folder / f"{number}.jsonl"
         path.write_text("{}\n", encoding="utf-8")
 
-        assert [{path}, set()] == [next(found), next(found)]
+        assert [{path}, set()] == [next(batches), next(batches)]
     timers.append(threading.Timer(0.5, stop.set))
     for timer in timers:
         timer.start()
 
-    assert [] == list(found)
+    assert [] == list(batches)
     timers[0].cancel()
 
 
@@ -194,17 +196,17 @@ def test_what_the_system_did_not_tell_is_found(
 
 def test_only_the_sessions_of_the_files_are_found(tmp_path: Path) -> None:
     """A reader narrowed to what changed finds that and nothing else; all else it does as before."""
-    one, two = (Script(f"{n}" * 8 + "-0000-4000-8000-000000000001", n) for n in "ab")
-    for script in (one, two):
+    first, second = (Script(f"{n}" * 8 + "-0000-4000-8000-000000000001", n) for n in "ab")
+    for script in (first, second):
         script.user("hello")
-    folder = write(tmp_path, one, two)
+    folder = write(tmp_path, first, second)
     known = adapters()
-    path = folder / f"{one.session}.jsonl"
+    path = folder / f"{first.session}.jsonl"
 
     readers, roots = watching.narrow_to(known, {"claude": [tmp_path]}, [path, tmp_path / "no.txt"])
 
     assert {"claude": [tmp_path]} == roots
-    assert [one.session] == [source.session for source in readers["claude"].find(tmp_path)]
+    assert [first.session] == [source.session for source in readers["claude"].find(tmp_path)]
     assert 2 == len(list(known["claude"].find(tmp_path)))
     assert readers["claude"].at(path) == known["claude"].at(path)
     assert readers["codex"] is known["codex"]

@@ -63,7 +63,7 @@ class Tab:
         self.strangers: list[str] = []
         page.set_default_timeout(WAIT)
         page.on("pageerror", self._failed)
-        page.on("console", self._said)
+        page.on("console", self._on_console)
         page.context.on("request", self._asked)
 
     def forget(self) -> None:
@@ -72,7 +72,7 @@ class Tab:
             if other is not self.page:
                 other.close()
         self.page.remove_listener("pageerror", self._failed)
-        self.page.remove_listener("console", self._said)
+        self.page.remove_listener("console", self._on_console)
         self.page.context.remove_listener("request", self._asked)
         self.page.unroute_all()
         if self.page.url.startswith(self.house.url):
@@ -83,7 +83,7 @@ class Tab:
     def _failed(self, error: Error) -> None:
         self.errors.append(f"{error}")
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.errors.append(message.text)
 
@@ -117,8 +117,8 @@ class Tab:
 
     def violations(self) -> list[str]:
         """What the content security policy stopped on this page."""
-        found: list[str] = self.page.evaluate("window.__csp")
-        return found
+        violations: list[str] = self.page.evaluate("window.__csp")
+        return violations
 
     def complaints(self, *, contrast: bool = PROVING) -> list[str]:
         """What axe-core finds on this page that keeps somebody out: serious or worse.
@@ -127,16 +127,16 @@ class Tab:
         every page, `make prove` wherever this is asked.
         """
         self.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
-        found: dict[str, Any] = self.page.evaluate(
+        report: dict[str, Any] = self.page.evaluate(
             "contrast => axe.run(document, {resultTypes: ['violations'], preload: false,"
             " rules: {'color-contrast': {enabled: contrast}}})",
             contrast,
         )
         return [
-            f"{one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"][:3]
+            f"{violation['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+            for violation in report["violations"]
+            if violation["impact"] in ("serious", "critical")
+            for node in violation["nodes"][:3]
         ]
 
 

@@ -73,7 +73,7 @@ class House:
     def _make_context(self) -> AppContext:
         known = adapters()
         env = self.homes.env
-        roots = {name: one.roots(self.folder, env) for name, one in known.items()}
+        roots = {name: adapter.roots(self.folder, env) for name, adapter in known.items()}
         self.roots = {n: [p for p in paths if p.is_dir()] for n, paths in roots.items()}
         return AppContext(
             self.store,
@@ -152,13 +152,13 @@ class House:
         bearer: bool = True,
     ) -> Answer:
         """Ask the server, as a program that has the token does."""
-        told = {"Authorization": f"Bearer {self.gate.token}"} if bearer else {}
+        sent_headers = {"Authorization": f"Bearer {self.gate.token}"} if bearer else {}
         data = None if body is None else msgspec.json.encode(body)
         if data is not None:
-            told["Content-Type"] = "application/json"
+            sent_headers["Content-Type"] = "application/json"
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
         try:
-            link.request(method, path, data, {**told, **(headers or {})})
+            link.request(method, path, data, {**sent_headers, **(headers or {})})
             answer = link.getresponse()
             fields = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, fields, answer.read())

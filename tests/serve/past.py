@@ -79,7 +79,7 @@ def swept(homes: sample_machine.Homes) -> Sqlite:
     homes.thence.mkdir(parents=True, exist_ok=True)
     store = Sqlite(str(homes.thence / "memory" / "thence.db"))
     known = adapters()
-    roots = {n: one.roots(homes.work.parent, homes.env) for n, one in known.items()}
+    roots = {n: adapter.roots(homes.work.parent, homes.env) for n, adapter in known.items()}
     with store.sweeping(60):
         Sweep(store, known, Redactor(key=KEY)).run(
             {n: [path for path in paths if path.is_dir()] for n, paths in roots.items()}

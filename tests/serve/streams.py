@@ -60,10 +60,10 @@ class Listener:
             self._more.notify_all()
 
     def _hear(self, fields: dict[str, str]) -> None:
-        one = Heard(fields["event"], msgspec.json.decode(fields["data"]), fields.get("id"))
+        message = Heard(fields["event"], msgspec.json.decode(fields["data"]), fields.get("id"))
         with self._more:
-            self.last_id = one.mark or self.last_id
-            self.heard.append(one)
+            self.last_id = message.mark or self.last_id
+            self.heard.append(message)
             self._more.notify_all()
 
     def wait(self, fits: Callable[[Listener], bool], seconds: float = LONG) -> None:
@@ -76,24 +76,24 @@ class Listener:
 
     def wait_for(self, kind: str, times: int = 1) -> Heard:
         """Wait until so many events of a kind were heard; the last of them."""
-        self.wait(lambda one: len(one.of(kind)) >= times)
+        self.wait(lambda listener: len(listener.of(kind)) >= times)
         return self.of(kind)[times - 1]
 
     def of(self, kind: str) -> list[Heard]:
         """All events of a kind so far."""
-        return [one for one in self.heard if one.kind == kind]
+        return [message for message in self.heard if message.kind == kind]
 
     @property
     def line(self) -> list[int]:
         """What a client that does as it is told has: the events of the line."""
         out: list[int] = []
-        for one in list(self.heard):
-            if one.kind == "rewound":
-                del out[one.data["count"] :]
-            elif one.kind == "start":
+        for message in list(self.heard):
+            if message.kind == "rewound":
+                del out[message.data["count"] :]
+            elif message.kind == "start":
                 out.clear()
-            elif one.kind == "event":
-                out.append(one.data["event_id"])
+            elif message.kind == "event":
+                out.append(message.data["event_id"])
         return out
 
     def close(self) -> None:

@@ -51,9 +51,9 @@ def test_pages_of_sessions_give_each_once_in_order(house: House, sort: Any) -> N
     wanted = [row.session.session_uid for row in house.store.sessions(Filter(order=sort))]
 
     for limit in (1, 4, 200):
-        found = all_of(house, f"/api/sessions?sort={sort}", "sessions", limit)
+        sessions = all_of(house, f"/api/sessions?sort={sort}", "sessions", limit)
 
-        assert wanted == [one["session_uid"] for one in found]
+        assert wanted == [session["session_uid"] for session in sessions]
 
 
 def test_a_page_goes_on_where_the_last_one_ended_though_sessions_came_in(house: House) -> None:
@@ -63,7 +63,7 @@ def test_a_page_goes_on_where_the_last_one_ended_though_sessions_came_in(house: 
 
     answer = house.ask(f"/api/sessions?limit=3&cursor={late}")
 
-    assert uids[5:8] == [one["session_uid"] for one in answer.json["sessions"]]
+    assert uids[5:8] == [session["session_uid"] for session in answer.json["sessions"]]
 
 
 def test_a_cursor_whose_session_is_gone_goes_on_by_its_number(house: House) -> None:
@@ -73,7 +73,7 @@ def test_a_cursor_whose_session_is_gone_goes_on_by_its_number(house: House) -> N
 
     answer = house.ask(f"/api/sessions?limit=2&cursor={lost}")
 
-    assert uids[3:5] == [one["session_uid"] for one in answer.json["sessions"]]
+    assert uids[3:5] == [session["session_uid"] for session in answer.json["sessions"]]
 
 
 @pytest.mark.parametrize(
@@ -93,28 +93,28 @@ def test_filters_say_which_sessions(house: House, query: str, wanted: Filter) ->
 
     answer = house.ask(f"/api/sessions?{query}&limit=200").json
 
-    assert expected == [one["session_uid"] for one in answer["sessions"]]
+    assert expected == [session["session_uid"] for session in answer["sessions"]]
     assert len(expected) == answer["total"]
 
 
 def test_words_find_the_sessions_that_hold_them(house: House) -> None:
     """And no others."""
-    found = {hit["session_uid"] for hit in house.ask("/api/search?q=fold&limit=200").json["hits"]}
+    uids = {hit["session_uid"] for hit in house.ask("/api/search?q=fold&limit=200").json["hits"]}
 
     answer = house.ask("/api/sessions?q=fold&limit=200").json
 
-    assert found
-    assert found == {one["session_uid"] for one in answer["sessions"]}
+    assert uids
+    assert uids == {session["session_uid"] for session in answer["sessions"]}
 
 
 def test_a_session_tells_its_ties_its_agents_and_its_digest(house: House) -> None:
     """By its full id and by the beginning of it."""
-    whole, short = (house.ask(f"/api/sessions/{one}").json for one in (MAIN, MAIN[7:15]))
+    complete, short = (house.ask(f"/api/sessions/{uid}").json for uid in (MAIN, MAIN[7:15]))
 
-    assert (MAIN, whole) == (whole["session"]["session_uid"], short)
-    assert [MAIN] == [agent["session_uid"] for agent in whole["agents"]]
-    assert 0 < whole["agents"][0]["events"]
-    assert whole["digest"]["uid"] == MAIN
+    assert (MAIN, complete) == (complete["session"]["session_uid"], short)
+    assert [MAIN] == [agent["session_uid"] for agent in complete["agents"]]
+    assert 0 < complete["agents"][0]["events"]
+    assert complete["digest"]["uid"] == MAIN
 
 
 def test_a_fork_names_its_origin(house: House) -> None:
@@ -131,13 +131,13 @@ def test_a_fork_names_its_origin(house: House) -> None:
 
 def test_the_chain_is_the_live_line_without_books(house: House) -> None:
     """No dead event, no internal one, none of a subagent."""
-    found = all_of(house, f"/api/sessions/{MAIN}/chain", "events", 5)
+    events = all_of(house, f"/api/sessions/{MAIN}/chain", "events", 5)
 
-    states = {event["state"] for event in found}
+    states = {event["state"] for event in events}
 
     assert states <= {"live", "orphaned", "replayed"}
-    assert all(event.get("channel", "main") == "main" for event in found)
-    assert len(found) == len({event["event_id"] for event in found})
+    assert all(event.get("channel", "main") == "main" for event in events)
+    assert len(events) == len({event["event_id"] for event in events})
 
 
 def test_what_was_compacted_is_on_the_longer_chain(house: House) -> None:
@@ -155,10 +155,10 @@ def test_a_branch_leads_to_its_event(house: House) -> None:
     """To a dead one as well; what led there is live."""
     dead = all_of(house, f"/api/sessions/{MAIN}/events?state=dead", "events", 100)[-1]
 
-    found = all_of(house, f"/api/sessions/{MAIN}/branch/{dead['name']}", "events", 3)
+    events = all_of(house, f"/api/sessions/{MAIN}/branch/{dead['name']}", "events", 3)
 
-    assert dead["event_id"] in {event["event_id"] for event in found[-2:]}
-    assert {"dead", "live"} == {event["state"] for event in found}
+    assert dead["event_id"] in {event["event_id"] for event in events[-2:]}
+    assert {"dead", "live"} == {event["state"] for event in events}
 
 
 @pytest.mark.slow
@@ -184,9 +184,9 @@ def test_an_event_is_found_by_each_of_its_names(house: House) -> None:
     event = house.ask(f"/api/sessions/{MAIN}/chain?limit=1").json["events"][0]
 
     names = (event["name"], str(event["event_id"]), quote(event["native_id"], safe=""))
-    found = [house.ask(f"/api/sessions/{MAIN}/events/{name}").json for name in names]
+    answers = [house.ask(f"/api/sessions/{MAIN}/events/{name}").json for name in names]
 
-    assert [event] * 3 == found
+    assert [event] * 3 == answers
 
 
 def test_a_raw_event_is_a_file_to_save(house: House) -> None:
@@ -217,9 +217,9 @@ def test_a_subagent_is_found_by_project_and_id(house: House) -> None:
         e.channel for e in house.context.open_session(row).session.events if e.channel != "main"
     )
     below = next(r for r in house.store.sessions() if any(e.link == "subagent" for e in r.edges))
-    told = [(row, channel.removeprefix("agent:")), (below, below.session.native_session_id)]
+    pairs = [(row, channel.removeprefix("agent:")), (below, below.session.native_session_id)]
 
-    for session, agent in told:
+    for session, agent in pairs:
         project = layout.project_id(session.session.cwd or "")
         answer = house.ask(f"/api/projects/{project}/agent-sessions/{agent}")
 
@@ -243,7 +243,9 @@ def test_the_name_of_claude_s_folder_is_a_project_as_well(house: House) -> None:
     """Sessions and subagents of a project are found by the id that its own client uses."""
     folder = next(path for path in house.homes.claude.glob("projects/*") if path.is_dir())
     listed = house.ask("/api/projects").json["projects"]
-    path = next(one["path"] for one in listed if re.sub(r"\W", "-", one["path"]) == folder.name)
+    path = next(
+        project["path"] for project in listed if re.sub(r"\W", "-", project["path"]) == folder.name
+    )
     ours = layout.project_id(path)
     asked = [house.ask(f"/api/sessions?project={name}").json for name in (ours, folder.name)]
 
@@ -274,12 +276,12 @@ def test_projects_name_their_folders(house: House) -> None:
     """Every folder that a session was in, with all of its sessions."""
     projects = house.ask("/api/projects").json["projects"]
 
-    found = {one["path"]: one["sessions"] for one in projects}
+    counts = {project["path"]: project["sessions"] for project in projects}
     rows = [row.session.cwd for row in house.store.sessions() if row.session.cwd]
 
-    assert {path: rows.count(path) for path in set(rows)} == found
-    assert [layout.project_id(one["path"]) for one in projects] == [
-        one["project"] for one in projects
+    assert {path: rows.count(path) for path in set(rows)} == counts
+    assert [layout.project_id(project["path"]) for project in projects] == [
+        project["project"] for project in projects
     ]
 
 
@@ -310,7 +312,9 @@ def test_now_tells_what_goes_on(house: House) -> None:
     """Sessions that run or wait, what is at risk, what was spent."""
     answer = house.ask("/api/now").json
 
-    shown = {one["session_uid"]: how for how in ("waiting", "running") for one in answer[how]}
+    shown = {
+        session["session_uid"]: how for how in ("waiting", "running") for session in answer[how]
+    }
     for uid, how in shown.items():
         assert how == house.context.now().of(house.context.row(uid), house.context.clock())
     assert answer["today"]["usd"] <= answer["week"]["usd"]
@@ -362,15 +366,15 @@ def test_no_text_is_a_cursor_that_breaks(text: str) -> None:
 
 
 @given(st.lists(st.integers()), st.integers(1, 7))
-def test_pages_hold_everything_once(found: list[int], limit: int) -> None:
+def test_pages_hold_everything_once(items: list[int], limit: int) -> None:
     """Cut into pages and put together again it is the same."""
     out: list[int] = []
     cursor: str | None = cursor_text(PagePosition(0))
     while cursor is not None:
-        page, cursor = paginate(found, cursor, limit)
+        page, cursor = paginate(items, cursor, limit)
         out += page
 
-    assert found == out
+    assert items == out
 
 
 # -- hostile logs ---------------------------------------------------------------------------
@@ -396,7 +400,7 @@ def hostile_house(corpus: Path, folder: Path, smaller: int) -> House:
 def broken(house: House) -> list[str]:
     """Ask everything of every session; what broke the server."""
     uids = [row.session.session_uid for row in house.store.sessions()]
-    uids = uids[:: by_pace(everyday=8, whole=8, prove=1)]
+    uids = uids[:: by_pace(everyday=8, full=8, prove=1)]
     paths = [f"/api/sessions/{uid}{route}" for uid in uids for route in ROUTES]
     paths += ["/api/now", "/api/costs?by=session", "/api/patterns", "/api/store", "/api/digests"]
     return [path for path in paths if house.ask(path).status >= 500]
@@ -408,14 +412,14 @@ def test_no_log_however_hostile_breaks_the_api(corpus: Path, tmp_path: Path) -> 
     """Kept, and evicted so that it is read from its source."""
     house = hostile_house(corpus, tmp_path, 600_000)
     with house.serving():
-        kept = broken(house)
+        stored = broken(house)
         rows = [row.session.session_uid for row in house.store.sessions()]
         house.store.remove(rows, why={}, lost=True)
         evicted = broken(house)
     house.close()
 
     assert 40 < len(rows)
-    assert ([], []) == (kept, evicted)
+    assert ([], []) == (stored, evicted)
 
 
 def test_what_is_read_from_a_source_is_redacted(own_house: House) -> None:
@@ -445,8 +449,8 @@ def tried(house: House, examples: int, method: str = "get") -> dict[str, set[int
     uids = [row.session.session_uid for row in house.store.sessions()]
     event = house.ask(f"/api/sessions/{uids[0]}/events?limit=1").json["events"][0]["name"]
     seen: dict[str, set[int]] = {}
-    for found in schema.get_all_operations():
-        operation = found.ok()  # else the schema is none, and it raises
+    for result in schema.get_all_operations():
+        operation = result.ok()  # else the schema is none, and it raises
         if operation.method == method:
             seen[operation.label] = asked(operation, token, uids, event, examples)
     return seen
@@ -485,7 +489,7 @@ def asked(
 @pytest.mark.sampled
 def test_nothing_that_is_asked_breaks_the_server(house: House) -> None:
     """Made-up requests to every operation of our OpenAPI: no 500."""
-    seen = tried(house, by_pace(everyday=4, whole=4, prove=15))
+    seen = tried(house, by_pace(everyday=4, full=4, prove=15))
 
     assert 15 < len(seen)
     assert 200 in set.union(*seen.values())

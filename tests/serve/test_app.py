@@ -194,7 +194,9 @@ def test_the_openapi_needs_nothing_from_elsewhere(house: House) -> None:
     assert "application/json" == document.headers["content-type"]
     assert {"/api/sessions", "/api/search", "/api/costs", "/api/plan"} <= operations.keys()
     assert all(path.startswith("/api/") for path in operations)
-    assert all(one["get"]["description"] for one in operations.values() if "get" in one)
+    assert all(
+        operation["get"]["description"] for operation in operations.values() if "get" in operation
+    )
     assert house.ask("/api/openapi").json == document.json
 
 
@@ -304,8 +306,8 @@ def test_a_large_session_shows_its_head_at_once_and_its_rows_after(
     monkeypatch.setattr(chart_cache, "LARGE_SESSION_EVENTS", 1)
     row = next(r for r in own_house.store.sessions(Filter()) if (r.title or "").startswith("What"))
     base = f"/sessions/{row.session.session_uid}"
-    [one] = own_house.store.events(row.session.session_uid, limit=1)
-    event = f"e{one.event.event_id:013x}"
+    [stored_event] = own_house.store.events(row.session.session_uid, limit=1)
+    event = f"e{stored_event.event.event_id:013x}"
     first = own_house.ask(f"{base}?at={event}").body.decode()
 
     assert (

@@ -180,7 +180,7 @@ def sent(house: House, hostile: Hostile) -> Answer:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: one.name)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda request: request.name)
 def test_a_hostile_request_is_refused(house: House, hostile: Hostile) -> None:
     """Each as listed, with the strict headers, and without a word of what is kept."""
     answer = sent(house, hostile)
@@ -433,7 +433,7 @@ def test_every_answer_is_strict(house: House) -> None:
     """Pages, JSON, what is not found: no framing, no sniffing, no referrer, no other origin."""
     paths = ("/api/sessions", "/nowhere", "/api/sessions/claude:nobody")
     for answer in map(house.ask, paths):
-        told = {name: answer.headers.get(name) for name in (
+        policies = {name: answer.headers.get(name) for name in (
             "content-security-policy", "x-content-type-options", "x-frame-options",
             "referrer-policy", "cross-origin-opener-policy", "cross-origin-resource-policy",
         )}  # fmt: skip
@@ -445,7 +445,7 @@ def test_every_answer_is_strict(house: House) -> None:
             "referrer-policy": "no-referrer",
             "cross-origin-opener-policy": "same-origin",
             "cross-origin-resource-policy": "same-origin",
-        } == told
+        } == policies
         assert "server" not in answer.headers
 
 
@@ -454,7 +454,7 @@ def test_entries_are_few_and_the_oldest_is_void() -> None:
     gate = AuthMiddleware("127.0.0.1", 7331, key=KEY)
     drawn = [gate.ticket() for _ in range(MAX_TICKETS + 1)]
 
-    used = [gate._use_ticket(f"ticket={one}".encode()) for one in (*drawn, drawn[-1])]
+    used = [gate._use_ticket(f"ticket={ticket}".encode()) for ticket in (*drawn, drawn[-1])]
 
     assert [False, *[True] * MAX_TICKETS, False] == used
 
@@ -469,8 +469,8 @@ def test_another_process_can_let_a_browser_in_for_a_moment() -> None:
     entry, late = there.sign_ticket(), there.sign_ticket()
     forged = entry[:-1] + ("0" if entry[-1] != "0" else "1")
 
-    def used(gate: AuthMiddleware, one: str) -> bool:
-        return gate._use_ticket(f"ticket={one}".encode())
+    def used(gate: AuthMiddleware, ticket: str) -> bool:
+        return gate._use_ticket(f"ticket={ticket}".encode())
 
     first = [used(other, entry), used(here, forged), used(here, entry), used(here, entry)]
     now[0] += gates.TICKET_MAX_AGE_S + 1

@@ -49,7 +49,7 @@ def discarded(between: Callable[[Script], None]) -> Script:
     return script
 
 
-@pytest.fixture(params=[nothing, reminder, compaction], ids=lambda one: one.__name__)
+@pytest.fixture(params=[nothing, reminder, compaction], ids=lambda function: function.__name__)
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     """A machine with that one session, swept and served."""
     made = empty(tmp_path)
@@ -84,7 +84,7 @@ def test_a_branch_is_shown_as_one_wherever_it_is_shown(machine: House) -> None:
 
     assert 1 == sum("├─╳  discarded branch, " in line for line in shown)
     assert "├─╳" in shown[shown.index("│    Two places walk the hours.") + 1]
-    assert ["w2"] == [one["from"] for one in tree]
+    assert ["w2"] == [branch["from"] for branch in tree]
     assert 1 == len(re.findall(r'<details class="branch"', page))
     assert 1 == len(digest["branches"])
 
@@ -121,9 +121,9 @@ def test_no_real_session_has_a_branch_that_goes_on_from_another(shared: Path) ->
         if path.stat().st_size > 5_000_000:
             continue
         graph = load(path).graph.graph
-        home = {place: n for n, one in enumerate(graph.branches) for place in one.events}
-        for number, one in enumerate(graph.branches):
-            at = -1 if one.at is None else one.at
+        home = {place: n for n, branch in enumerate(graph.branches) for place in branch.events}
+        for number, branch in enumerate(graph.branches):
+            at = -1 if branch.at is None else branch.at
             while at >= 0 and graph.states[at] == "internal":
                 at = graph.parents[at]
 

@@ -93,11 +93,11 @@ def test_the_command_line_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     desk.sweep()
     assert "budget" not in desk.run().out
     (desk.home / config.FILE).write_text("[session_memory.budget]\ndaily_usd = 0.01\n")
-    told = desk.run("--json").json
-    today = sum(agent["today"]["usd"] or 0 for agent in told["spent"])
+    answer = desk.run("--json").json
+    today = sum(agent["today"]["usd"] or 0 for agent in answer["spent"])
     is_over = today >= 0.01  # not so in the first minutes of a day
 
-    assert round(today, 6) == round(told["budgets"][0]["spent_usd"], 6)
+    assert round(today, 6) == round(answer["budgets"][0]["spent_usd"], 6)
     assert is_over is ("Today's budget is used up" in desk.run().out)
     assert is_over is ("Today's budget is used up" in desk.run("brief", str(tmp_path)).out)
 

@@ -22,12 +22,12 @@ def test_what_was_used_longest_ago_goes_first() -> None:
 def test_the_largest_may_stay_alone() -> None:
     """Where what is shown has to be at hand, whatever it takes; the next one takes its place."""
     cache: LruCache[str] = LruCache(30, largest=True)
-    held = []
+    cached = []
     for name, size in (("a", 12), ("large", 31), ("b", 12)):
         cache.get(SessionKey(name, 1), lambda: "made", lambda _, size=size: size)  # type: ignore[misc]
-        held.append([SessionKey(n, 1) in cache for n in ("a", "large", "b")])
+        cached.append([SessionKey(n, 1) in cache for n in ("a", "large", "b")])
 
-    assert [[True, False, False], [False, True, False], [False, False, True]] == held
+    assert [[True, False, False], [False, True, False], [False, False, True]] == cached
 
 
 def test_what_was_made_of_an_older_state_is_dropped() -> None:

@@ -41,26 +41,26 @@ def drawn(chart: Chart) -> Drawing:
 def charts(grown: Grown) -> tuple[Chart, Chart]:
     """Return the charts of a session and of its end, both of events without their payloads."""
     assert grown.state is not None
-    whole = SessionGraph(grown.uid, grown.facts)
-    head = readout_of(whole).head
+    session = SessionGraph(grown.uid, grown.facts)
+    head = readout_of(session).head
     end = read_window(grown.uid, grown.state, grown.fetch, head)
-    return Chart(Readout(grown.uid, events_of_session(whole), head)), Chart(end, grown.state)
+    return Chart(Readout(grown.uid, events_of_session(session), head)), Chart(end, grown.state)
 
 
 def compare(grown: Grown) -> Counter[str]:
     """Draw what follows each of the last rows in both ways, and count how that was done."""
-    whole, end = map(drawn, charts(grown))
+    complete, end = map(drawn, charts(grown))
     out: Counter[str] = Counter()
-    for row in whole.chart.rows[-LAST_ROWS:]:
-        name = whole.row_id(row).partition("-")[0]
+    for row in complete.chart.rows[-LAST_ROWS:]:
+        name = complete.row_id(row).partition("-")[0]
         window = end.after_in_end(name)
         if window is None:
             out["whole"] += 1
             continue
         out["end"] += 1
-        assert whole.after(name).items == window.items
+        assert complete.after(name).items == window.items
     if out["end"]:
-        assert tail(whole.chart, None, None) == tail(end.chart, None, None)
+        assert tail(complete.chart, None, None) == tail(end.chart, None, None)
     return out
 
 
@@ -74,7 +74,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=5, whole=10, prove=60), phases=PHASES)
+@settings(max_examples=by_pace(everyday=5, full=10, prove=60), phases=PHASES)
 @given(logs())
 def test_the_end_of_any_session_is_drawn_from_its_last_records(log: list[Fact]) -> None:
     """Whatever was written before: branches, copies, subagents, repeated ids."""
@@ -105,7 +105,7 @@ def test_the_end_of_every_real_session_is_drawn_from_its_last_records(
 ) -> None:
     """Session by session in a few pieces."""
     out: Counter[str] = Counter()
-    step = by_pace(everyday=16, whole=12, prove=4)
+    step = by_pace(everyday=16, full=12, prove=4)
     for adapter, source in test_growth.sessions(shared / "data")[part::step]:
         facts = read_all(adapter, source)[0]
         if not facts or len(facts) > 3_000:

@@ -98,9 +98,9 @@ def test_a_write_that_fails_is_heard_of_by_its_task() -> None:
         socket.broken = RuntimeError("gone")
         client.push([b"x"])
         client.wake()
-        with pytest.raises(RuntimeError, match="gone") as found:
+        with pytest.raises(RuntimeError, match="gone") as caught:
             await task
-        return str(found.value)
+        return str(caught.value)
 
     assert "gone" == asyncio.run(story())
 

@@ -34,7 +34,7 @@ def test_how_busy_a_session_was_is_counted_once(house: House) -> None:
 def test_what_agents_say_is_asked_again_when_it_is_old() -> None:
     """And not before."""
     clock, asked = [100.0], []
-    kept = _TimedValue(
+    timed = _TimedValue(
         1.0,
         lambda: asked.append(1) or len(asked),  # type: ignore[func-returns-value]
         lambda: clock[0],
@@ -43,7 +43,7 @@ def test_what_agents_say_is_asked_again_when_it_is_old() -> None:
     values = []
     for moment in (100.0, 100.9, 101.1, 101.2):
         clock[0] = moment
-        values.append(kept.get())
+        values.append(timed.get())
 
     assert [1, 1, 2, 2] == values
 

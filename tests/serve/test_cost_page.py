@@ -91,19 +91,19 @@ def test_the_costliest_dead_branches_lead_to_their_events(house: House) -> None:
     """Each is an event that is there."""
     made = cost_page.page(house.context, CostQuery(days=90))
     assert made.branches
-    for one in made.branches:
-        answer = house.ask(one.href)
+    for branch in made.branches:
+        answer = house.ask(branch.href)
 
         assert answer.status == 200
         assert b'class="branch"' in answer.body
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0.0, "0 %"), (0.002, "<1 %"), (0.16, "16 %"), (1.0, "100 %")]
+    ("share", "text"), [(0.0, "0 %"), (0.002, "<1 %"), (0.16, "16 %"), (1.0, "100 %")]
 )
-def test_a_little_is_not_nothing(share: float, said: str) -> None:
+def test_a_little_is_not_nothing(share: float, text: str) -> None:
     """Who looks for what was spent on discarded branches must not read that there is none."""
-    assert said == cost_page._percent(share)
+    assert text == cost_page._percent(share)
 
 
 def test_days_are_those_of_the_zone_that_is_asked_for(house: House) -> None:

@@ -67,8 +67,8 @@ def test_no_call_is_on_the_line_without_its_result_while_that_may_come(script: S
     line = line_of(History(script).draft)
     events, pending = events_in(line.events), events_in(line.pending)
     answered = {event.call for event in events if event.kind == "tool_result"}
-    said = ("user_msg", "assistant_msg", "thinking")
-    last = max((at for at, e in enumerate(events) if e.kind in said), default=-1)
+    spoken_kinds = ("user_msg", "assistant_msg", "thinking")
+    last = max((at for at, e in enumerate(events) if e.kind in spoken_kinds), default=-1)
 
     open_ones = [e for e in events[last + 1 :] if e.kind == "tool_call"]
 
@@ -87,7 +87,7 @@ def test_the_last_so_many_events_have_their_pairs_whole(script: Script, last: in
 
     for event in shown:
         if event.kind == "tool_result" and event.call in calls:
-            assert event.call in {one.call for one in shown if one.kind == "tool_call"}
+            assert event.call in {other.call for other in shown if other.kind == "tool_call"}
     assert min(last, len(line.events)) <= len(shown)
 
 
@@ -123,12 +123,16 @@ def test_a_forged_mark_is_known_as_such(script: Script, end: int, count: int, ch
 
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
-def test_what_two_lists_have_in_common_is_their_beginning(one: list[int], two: list[int]) -> None:
+def test_what_two_lists_have_in_common_is_their_beginning(
+    first: list[int], second: list[int]
+) -> None:
     """As many as are the same, and no more."""
-    common = _common(one, two)
+    common = _common(first, second)
 
-    assert one[:common] == two[:common]
-    assert one[common : common + 1] != two[common : common + 1] or common == len(one) == len(two)
+    assert first[:common] == second[:common]
+    assert first[common : common + 1] != second[common : common + 1] or common == len(first) == len(
+        second
+    )
 
 
 def test_an_open_call_waits_for_its_result() -> None:

@@ -217,7 +217,7 @@ def test_the_page_of_a_subagent_has_its_own_facts(browser: Browser, house: House
     """Title, events, time and cost are those of the subagent, not of its session."""
     with browsers.tab(browser, house) as tab:
         page = tab.go(tides(house))
-        whole = page.locator("#s-facts").inner_text()
+        text = page.locator("#s-facts").inner_text()
         card = page.locator(".agentcard").first
         card.locator("summary").first.click()
         card.get_by_role("link", name="Open on its own page").click()
@@ -226,7 +226,7 @@ def test_the_page_of_a_subagent_has_its_own_facts(browser: Browser, house: House
         assert "subagent" in facts
         assert "4 events" in facts
         assert "$0.02" in facts
-        assert "37 events" in whole
+        assert "37 events" in text
         assert "The hourly tide table" not in page.locator("h1").inner_text()
 
 

@@ -76,8 +76,8 @@ def listen(hosting: House) -> Iterator[Callable[[str], Listener]]:
         return opened[-1]
 
     yield listen
-    for one in opened:
-        one.close()
+    for listener in opened:
+        listener.close()
 
 
 def begun(house: House) -> Tab:
@@ -102,8 +102,8 @@ def log_of(house: House, uid: str) -> Path:
 def texts(house: House, uid: str) -> list[str]:
     """All that was ever said in a session, on whatever branch."""
     events = load(log_of(house, uid)).graph.events
-    said = [event.payload for event in events if event.kind in ("user_msg", "assistant_msg")]
-    return [one["text"] for one in said if isinstance(one, dict)]
+    payloads = [event.payload for event in events if event.kind in ("user_msg", "assistant_msg")]
+    return [payload["text"] for payload in payloads if isinstance(payload, dict)]
 
 
 # -- writing --------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_what_is_posted_is_in_the_log_and_on_the_stream(
     client.wait_for("event", 2)
 
     assert ["why is it red?", "one test"] == texts(hosting, tab.uid)
-    assert ["user_msg", "assistant_msg"] == [one.data["kind"] for one in client.of("event")]
+    assert ["user_msg", "assistant_msg"] == [message.data["kind"] for message in client.of("event")]
     assert tab.tip == client.of("event")[-1].data["native_id"]
 
 
@@ -131,52 +131,52 @@ def test_two_tabs_on_one_tip_become_two_branches(
     hosting: House, listen: Callable[[str], Listener]
 ) -> None:
     """Neither loses a word, and each may follow its own branch."""
-    one = begun(hosting)
-    one.say("start")
-    two = Tab(hosting, one.uid, one.tip)
+    left = begun(hosting)
+    left.say("start")
+    right = Tab(hosting, left.uid, left.tip)
 
-    first = one.say("left")
-    second = two.say("right")
+    first = left.say("left")
+    second = right.say("right")
     for number in range(3):
-        one.say(f"left {number}")
-        two.say(f"right {number}")
-    lefts = listen(f"/api/sessions/{one.uid}/live?branch={first['uuid']}")
-    rights = listen(f"/api/sessions/{one.uid}/live?branch={second['uuid']}")
-    one.say("left at last")
-    two.say("right at last")
-    lefts.wait(lambda c: "left at last" in _said(c))
-    rights.wait(lambda c: "right at last" in _said(c))
+        left.say(f"left {number}")
+        right.say(f"right {number}")
+    lefts = listen(f"/api/sessions/{left.uid}/live?branch={first['uuid']}")
+    rights = listen(f"/api/sessions/{left.uid}/live?branch={second['uuid']}")
+    left.say("left at last")
+    right.say("right at last")
+    lefts.wait(lambda c: "left at last" in _heard_texts(c))
+    rights.wait(lambda c: "right at last" in _heard_texts(c))
 
     numbers = [f"{n}" for n in range(3)] + ["at last"]
     assert (False, True) == (first["branched"], second["branched"])
-    assert ["start", "left", *(f"left {n}" for n in numbers)] == _said(lefts)
-    assert ["start", "right", *(f"right {n}" for n in numbers)] == _said(rights)
-    assert 11 == len(texts(hosting, one.uid))
+    assert ["start", "left", *(f"left {n}" for n in numbers)] == _heard_texts(lefts)
+    assert ["start", "right", *(f"right {n}" for n in numbers)] == _heard_texts(rights)
+    assert 11 == len(texts(hosting, left.uid))
 
 
-def _said(client: Listener) -> list[str]:
-    return [one.data["payload"]["text"] for one in client.of("event")]
+def _heard_texts(client: Listener) -> list[str]:
+    return [message.data["payload"]["text"] for message in client.of("event")]
 
 
 @pytest.mark.slow
 def test_a_stale_tip_is_a_conflict_for_who_asks_for_it(hosting: House) -> None:
     """Nothing is written; with the tip of now it is."""
-    one = begun(hosting)
-    one.say("start")
-    two = Tab(hosting, one.uid, one.tip)
-    one.say("went on")
+    first = begun(hosting)
+    first.say("start")
+    second = Tab(hosting, first.uid, first.tip)
+    first.say("went on")
 
-    refused = two.post(
-        "user", payload={"content": "late"}, expected_tip=two.tip, on_stale="conflict"
+    refused = second.post(
+        "user", payload={"content": "late"}, expected_tip=second.tip, on_stale="conflict"
     )
-    before = texts(hosting, one.uid)
-    two.tip = one.tip
-    two.say("late", on_stale="conflict")
+    before = texts(hosting, first.uid)
+    second.tip = first.tip
+    second.say("late", on_stale="conflict")
 
     assert (409, "application/problem+json") == (refused.status, refused.headers["content-type"])
     assert refused.json["hint"]
     assert ["start", "went on"] == before
-    assert ["start", "went on", "late"] == texts(hosting, one.uid)
+    assert ["start", "went on", "late"] == texts(hosting, first.uid)
 
 
 @pytest.mark.slow
@@ -206,12 +206,12 @@ def test_a_session_is_gone_on_with_after_a_restart(tmp_path: Path) -> None:
     with house.serving():
         again = Tab(house, tab.uid, tab.tip)
         again.say("after")
-        held = hosted(house)._open(tab.uid)
+        open_session = hosted(house)._open(tab.uid)
 
         assert ["before", "done", "after"] == texts(house, tab.uid)
-        assert 0 == len(held.session.permissions)
+        assert 0 == len(open_session.session.permissions)
         answer = house.ask(f"/api/sessions/{tab.uid}/messages").json
-        assert ["user", "assistant", "user"] == [one["role"] for one in answer["messages"]]
+        assert ["user", "assistant", "user"] == [message["role"] for message in answer["messages"]]
     house.close()
 
 
@@ -267,8 +267,8 @@ def test_sessions_of_other_agents_are_only_read(house: House) -> None:
     before = path.read_bytes()
 
     statuses = [
-        Tab(house, one, None).post("user", payload={"content": "x"}).status
-        for one in (uid, "thence:nobody", "nobody", "thence:..")
+        Tab(house, name, None).post("user", payload={"content": "x"}).status
+        for name in (uid, "thence:nobody", "nobody", "thence:..")
     ]
 
     assert [403, 404, 404, 404] == statuses
@@ -315,14 +315,18 @@ def test_a_call_that_nobody_approves_gets_a_synthetic_result(
     ticks.now += 299.0
     hosted(hosting).poll()
 
-    assert [] == [one for one in client.of("event") if one.data["kind"] == "tool_result"]
+    assert [] == [
+        message for message in client.of("event") if message.data["kind"] == "tool_result"
+    ]
 
     other.tip = asked["tip"]
     other.say("something else meanwhile")
     ticks.now += 1.0
     hosted(hosting).poll()
-    client.wait(lambda c: any(one.data["kind"] == "tool_result" for one in c.of("event")))
-    result = next(one.data for one in client.of("event") if one.data["kind"] == "tool_result")
+    client.wait(lambda c: any(message.data["kind"] == "tool_result" for message in c.of("event")))
+    result = next(
+        message.data for message in client.of("event") if message.data["kind"] == "tool_result"
+    )
 
     assert ("c1", asked["uuid"]) == (result["call"], _parent(hosting, tab.uid, result))
     (line,) = [line for line in _results(hosting, tab.uid) if b'"c1"' in line]
@@ -330,9 +334,9 @@ def test_a_call_that_nobody_approves_gets_a_synthetic_result(
 
 
 def _parent(house: House, uid: str, event: dict[str, Any]) -> str:
-    whole = load(log_of(house, uid)).graph
+    session = load(log_of(house, uid)).graph
     return next(
-        fact.node.parent or "" for fact in whole.facts if fact.node.id == event["native_id"]
+        fact.node.parent or "" for fact in session.facts if fact.node.id == event["native_id"]
     )
 
 

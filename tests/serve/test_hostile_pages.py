@@ -109,7 +109,7 @@ def planted(folder: Path, number: int, payload: str) -> None:
     s.call("WebFetch", {"url": payload, "prompt": payload}, payload)
     s.call("mcp__evil__tool", {"x": [payload]}, payload)
     _helper(place.claude, f"hostile-{number}", s, payload)
-    _told(s, payload)
+    _todos(s, payload)
     _compacted(s, payload)
     s.prompt(f"no, {payload}")
     before = s.tip
@@ -147,15 +147,15 @@ def _helper(root: Path, name: str, s: SampleTranscript, payload: str) -> None:
     side.prompt(payload)
     side.call(payload, {"pattern": payload}, payload)
     side.text(payload)
-    given = {"description": payload, "prompt": payload, "subagent_type": payload}
-    s.call("Task", given, payload, structured={"agentId": agent, "status": payload})
+    arguments = {"description": payload, "prompt": payload, "subagent_type": payload}
+    s.call("Task", arguments, payload, structured={"agentId": agent, "status": payload})
     folder = root / "projects" / name / s.id / "subagents"
     put(folder / f"agent-{agent}.jsonl", side.records)
     meta = {"agentType": payload, "description": payload, "finished": True}
     (folder / f"agent-{agent}.meta.json").write_text(json.dumps(meta))
 
 
-def _told(s: SampleTranscript, payload: str) -> None:
+def _todos(s: SampleTranscript, payload: str) -> None:
     todos = [{"content": payload, "status": "pending", "activeForm": payload}]
     s.call("TodoWrite", {"todos": todos}, payload)
 
@@ -179,14 +179,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     decisions = []
     for number, payload in enumerate(PAYLOADS):
         planted(folder, number, payload)
-        said = {"text": payload, "session_uid": f"claude:{made_id(f'hostile-{number}')}"}
+        decision = {"text": payload, "session_uid": f"claude:{made_id(f'hostile-{number}')}"}
         decisions.append(
             {
                 "type": "decision",
                 "ts": "2026-01-01T00:00:00.000Z",
                 "uuid": f"d{number}",
                 "prev_uuid": None,
-                "payload": {**said, "cwd": f"/{payload}", "origin": "mcp"},
+                "payload": {**decision, "cwd": f"/{payload}", "origin": "mcp"},
             }
         )
     put(folder / ".thence" / "notes" / "decisions.jsonl", decisions)
@@ -223,12 +223,12 @@ def harmless(tab: browsers.Tab, where: str) -> None:
     assert tab.page.evaluate("typeof window.__pwned") == "undefined", where
     assert [] == tab.violations(), where
     assert [] == tab.strangers, where
-    found: list[str] = tab.page.evaluate(
+    problems: list[str] = tab.page.evaluate(
         '[...document.querySelectorAll(\'script:not([src^="/static/"]), iframe, style, base, img,'
         " object, embed, [style], [onerror], [onload], [onfocus]')].map((el) => el.outerHTML)"
         ".filter((html) => !html.startsWith('<meta'))"
     )
-    assert [] == found, where
+    assert [] == problems, where
 
 
 @pytest.mark.sampled
@@ -237,12 +237,12 @@ def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House
     rows = list(hostile.store.sessions(Filter()))
     assert len(rows) >= len(PAYLOADS)
     with browsers.tab(browser, hostile) as tab:
-        for number, row in enumerate(rows[:: by_pace(everyday=12, whole=12, prove=1)]):
+        for number, row in enumerate(rows[:: by_pace(everyday=12, full=12, prove=1)]):
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
             assert page.get_by_text("Decision, written by an agent via MCP").is_visible()
-            if number % by_pace(everyday=3, whole=3, prove=1):
+            if number % by_pace(everyday=3, full=3, prove=1):
                 continue
             alone = page.locator("a", has_text="Open on its own page").first.get_attribute("href")
             assert alone is not None
@@ -259,7 +259,7 @@ def test_no_session_of_another_agent_makes_a_browser_do_anything(
     assert {"codex": 24, "grok": 8} == Counter(row.session.flavor for row in rows)
     with browsers.tab(browser, strangers) as tab:
         each = {row.session.flavor: row for row in rows}
-        for row in by_pace(everyday=[*each.values()], whole=[*each.values()], prove=rows):
+        for row in by_pace(everyday=[*each.values()], full=[*each.values()], prove=rows):
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.session.session_uid} {row.title!r}")
             assert page.locator("#thread .ev").count() > 2, row.title
@@ -280,7 +280,7 @@ def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -
     paths = ["/", "/sessions", "/sessions?sort=cost", "/patterns", "/store"]
     paths += ["/sessions?q=kind:decision"]
     paths += [f"/costs?by={by}&days=90" for by in ("model", "project", "agent", "session")]
-    paths = paths[:: by_pace(everyday=2, whole=2, prove=1)]
+    paths = paths[:: by_pace(everyday=2, full=2, prove=1)]
     with browsers.tab(browser, hostile) as tab:
         for path in paths:
             page = tab.go(path)
@@ -291,17 +291,17 @@ def test_no_list_makes_a_browser_do_anything(browser: Browser, hostile: House) -
 @pytest.mark.sampled
 def test_no_address_makes_a_browser_do_anything(browser: Browser, hostile: House) -> None:
     """A search, a filter, an id and a name that are payloads themselves."""
-    each = by_pace(everyday=1, whole=1, prove=5)
+    each = by_pace(everyday=1, full=1, prove=5)
     uid = next(hostile.store.sessions(Filter())).session.session_uid
     with browsers.tab(browser, hostile) as tab:
-        for number, payload in enumerate(PAYLOADS[:: by_pace(everyday=8, whole=8, prove=1)]):
-            said = quote(payload.encode("utf-8", "replace").decode(), safe="")
+        for number, payload in enumerate(PAYLOADS[:: by_pace(everyday=8, full=8, prove=1)]):
+            quoted = quote(payload.encode("utf-8", "replace").decode(), safe="")
             paths = (
-                f"/sessions?q={said}",
-                f"/sessions?project={said}&model={said}&agent={said}&after={said}",
-                f"/costs?project={said}&model={said}&agent={said}&day={said}&by={said}",
-                f"/patterns?kind={said}",
-                f"/sessions/{quote(uid, safe=':')}?at={said}&end={said}",
+                f"/sessions?q={quoted}",
+                f"/sessions?project={quoted}&model={quoted}&agent={quoted}&after={quoted}",
+                f"/costs?project={quoted}&model={quoted}&agent={quoted}&day={quoted}&by={quoted}",
+                f"/patterns?kind={quoted}",
+                f"/sessions/{quote(uid, safe=':')}?at={quoted}&end={quoted}",
             )
             for at in range(number, number + each):
                 tab.go(paths[at % len(paths)])
@@ -311,8 +311,8 @@ def test_no_address_makes_a_browser_do_anything(browser: Browser, hostile: House
 def test_the_text_of_an_event_is_a_file_and_no_page(hostile: House) -> None:
     """Whatever it says: text, as an attachment, and nobody guesses at its type."""
     row = next(hostile.store.sessions(Filter()))
-    for one in hostile.store.events(row.session.session_uid, limit=10):
-        name = f"e{one.event.event_id:013x}"
+    for stored_event in hostile.store.events(row.session.session_uid, limit=10):
+        name = f"e{stored_event.event.event_id:013x}"
         answer = hostile.ask(f"/sessions/{row.session.session_uid}/text/{name}")
 
         assert answer.status == 200

@@ -34,8 +34,8 @@ class Lineage(NamedTuple):
 def turn(session: Any, prompt: str, reply: str) -> None:
     """Record one turn that cost a cent."""
     session.record("user", {"role": "user", "content": prompt})
-    told = {"role": "assistant", "content": reply, "model": "claude-sonnet-4-5", "cost_usd": 0.01}
-    session.record("assistant", {**told, "usage": {"input_tokens": 10, "output_tokens": 5}})
+    answer = {"role": "assistant", "content": reply, "model": "claude-sonnet-4-5", "cost_usd": 0.01}
+    session.record("assistant", {**answer, "usage": {"input_tokens": 10, "output_tokens": 5}})
     session.flush()
 
 
@@ -44,16 +44,16 @@ def lineage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lineage]:
     """A machine with three generations of a session."""
     house = empty(tmp_path_factory.mktemp("lineage"))
     journal = Journal(house.homes.thence)
-    with journal.create(cwd="/home/dev/tidepool", model="m-1") as one:
-        turn(one, "Why is the build red?", "A test fails.")
-        turn(one, "Which one?", "The tide table.")
-    with journal.resume(one.id) as two:
-        turn(two, "And now?", "It is green.")
-    with journal.resume(two.id) as three:
-        turn(three, "Push it.", "Pushed.")
+    with journal.create(cwd="/home/dev/tidepool", model="m-1") as first:
+        turn(first, "Why is the build red?", "A test fails.")
+        turn(first, "Which one?", "The tide table.")
+    with journal.resume(first.id) as second:
+        turn(second, "And now?", "It is green.")
+    with journal.resume(second.id) as third:
+        turn(third, "Push it.", "Pushed.")
     house.swept()
     with house.serving():
-        yield Lineage(house, one.id, two.id, three.id)
+        yield Lineage(house, first.id, second.id, third.id)
     house.close()
 
 
@@ -123,19 +123,21 @@ def test_the_page_shows_the_ancestors_and_the_border(lineage: Lineage) -> None:
 
 def test_money_and_events_stay_those_of_a_session(lineage: Lineage) -> None:
     """What an ancestor took is not counted again in who goes on with it."""
-    found = lineage.get("/api/sessions")["sessions"]
-    usd = {one["native_session_id"]: round(sum(one["usd"].values()), 4) for one in found}
+    sessions = lineage.get("/api/sessions")["sessions"]
+    usd = {
+        session["native_session_id"]: round(sum(session["usd"].values()), 4) for session in sessions
+    }
 
     assert {lineage.first: 0.02, lineage.second: 0.01, lineage.third: 0.01} == usd
 
 
 def test_the_first_prompt_of_the_lineage_is_the_title(lineage: Lineage) -> None:
     """A session that nobody named is called as the one it continues: in lists, on its page."""
-    listed = {one["title"] for one in lineage.get("/api/sessions")["sessions"]}
-    one = lineage.get(f"/api/sessions/{lineage.third}")["session"]["title"]
+    listed = {session["title"] for session in lineage.get("/api/sessions")["sessions"]}
+    title = lineage.get(f"/api/sessions/{lineage.third}")["session"]["title"]
     page = lineage.house.ask(f"/sessions/thence:{lineage.third}").body.decode()
 
-    assert ({PROMPTS[0]}, PROMPTS[0]) == (listed, one)
+    assert ({PROMPTS[0]}, PROMPTS[0]) == (listed, title)
     assert f">{PROMPTS[0]}</h1>" in page
 
 
@@ -156,18 +158,18 @@ def test_a_forgotten_ancestor_is_gone_from_every_reader_at_once(tmp_path: Path) 
     """What was put together before keeps nothing of it, though the session did not change."""
     house = empty(tmp_path)
     journal = Journal(house.homes.thence)
-    with journal.create(cwd="/home/dev/tidepool") as one:
-        turn(one, "A lantern is to be forgotten", "Done.")
-    with journal.resume(one.id) as two:
-        turn(two, "And now?", "Green.")
+    with journal.create(cwd="/home/dev/tidepool") as first:
+        turn(first, "A lantern is to be forgotten", "Done.")
+    with journal.resume(first.id) as second:
+        turn(second, "And now?", "Green.")
     house.swept()
-    paths = [f"/api/sessions/{two.id}/{name}" for name in ("messages", "chain")]
-    paths.append(f"/sessions/thence:{two.id}")
+    paths = [f"/api/sessions/{second.id}/{name}" for name in ("messages", "chain")]
+    paths.append(f"/sessions/thence:{second.id}")
     with house.serving():
         before = [b"lantern" in house.ask(path).body for path in paths]
-        for path in house.homes.thence.rglob(f"{one.id}*.jsonl"):
+        for path in house.homes.thence.rglob(f"{first.id}*.jsonl"):
             path.unlink()
-        uid = f"thence:{one.id}"
+        uid = f"thence:{first.id}"
         house.store.remove([uid], why={uid: "asked for"}, forget=True)
         after = [b"lantern" in house.ask(path).body for path in paths]
     house.close()
@@ -180,16 +182,16 @@ def test_an_evicted_ancestor_is_read_from_its_source_redacted(tmp_path: Path) ->
     house = empty(tmp_path)
     journal = Journal(house.homes.thence)
     key = "AKIA" + "Q7RT2MZX4LPW6KBD"
-    with journal.create(cwd="/home/dev/tidepool") as one:
-        turn(one, f"Deploy with {key} today", "Done.")
-    with journal.resume(one.id) as two:
-        turn(two, "And now?", "Green.")
+    with journal.create(cwd="/home/dev/tidepool") as first:
+        turn(first, f"Deploy with {key} today", "Done.")
+    with journal.resume(first.id) as second:
+        turn(second, "And now?", "Green.")
     house.swept()
-    house.store.remove([f"thence:{one.id}"], why={f"thence:{one.id}": "too old"})
+    house.store.remove([f"thence:{first.id}"], why={f"thence:{first.id}": "too old"})
     with house.serving():
-        messages = house.ask(f"/api/sessions/{two.id}/messages").body.decode()
-        chain = house.ask(f"/api/sessions/{two.id}/chain").body.decode()
-        page = house.ask(f"/sessions/thence:{two.id}").body.decode()
+        messages = house.ask(f"/api/sessions/{second.id}/messages").body.decode()
+        chain = house.ask(f"/api/sessions/{second.id}/chain").body.decode()
+        page = house.ask(f"/sessions/thence:{second.id}").body.decode()
     house.close()
 
     assert ["Deploy with" in text for text in (messages, chain, page)] == [True] * 3

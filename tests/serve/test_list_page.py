@@ -23,19 +23,19 @@ from thence.serve.list_page import (
 def test_what_was_found_is_sorted_by_how_well_it_fits_unless_asked(house: House) -> None:
     """The way that is marked is the one that was taken."""
     rows = {f"/sessions/{r.session.session_uid}": r for r in house.store.sessions()}
-    told = {}
+    lists = {}
     for sort in ("", "recent", "cost", "tokens"):
         made = page(house.context, ListQuery(q="clock", sort=sort), DisplayClock())
-        found = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
-        told[sort] = [one.text for one in made.sorts if one.on], found
+        shown = [rows[card.href.partition("?")[0]] for day in made.days for card in day.cards]
+        lists[sort] = [choice.text for choice in made.sorts if choice.on], shown
 
-    assert [["Best match"], ["Newest"], ["Cost"], ["Tokens"]] == [on for on, _ in told.values()]
-    ended = [row.session.ended_at or "" for row in told["recent"][1]]
-    ticks = [sum(row.ticks.values()) for row in told["cost"][1]]
+    assert [["Best match"], ["Newest"], ["Cost"], ["Tokens"]] == [on for on, _ in lists.values()]
+    ended = [row.session.ended_at or "" for row in lists["recent"][1]]
+    ticks = [sum(row.ticks.values()) for row in lists["cost"][1]]
     assert (ended, ticks) == (sorted(ended)[::-1], sorted(ticks)[::-1])
-    assert 1 == len({frozenset(r.session.session_uid for r in some) for _, some in told.values()})
+    assert 1 == len({frozenset(r.session.session_uid for r in some) for _, some in lists.values()})
     assert "Best match" not in [
-        one.text for one in page(house.context, ListQuery(), DisplayClock()).sorts
+        choice.text for choice in page(house.context, ListQuery(), DisplayClock()).sorts
     ]
 
 
@@ -43,9 +43,9 @@ def test_the_list_shows_every_session_once(house: House) -> None:
     """Over its pages, in the order that was asked for."""
     for sort in ("", "cost", "tokens"):
         made = page(house.context, ListQuery(sort=sort), DisplayClock())
-        found = [card.href for day in made.days for card in day.cards]
+        hrefs = [card.href for day in made.days for card in day.cards]
 
-        assert len(found) == len(set(found)) == house.store.totals()[0].sessions
+        assert len(hrefs) == len(set(hrefs)) == house.store.totals()[0].sessions
 
 
 def test_costs_of_the_list_are_those_of_the_store(house: House) -> None:
@@ -67,7 +67,7 @@ def test_a_derived_event_leads_to_the_event_that_it_comes_from(house: House, kin
         address, _, event = card.href.partition("#")[0].partition("&")[0].partition("?at=")
         events = house.ask(f"/api{address}/events?limit=500").json["events"]
 
-        assert int(event.removeprefix("e"), 16) in {one["event_id"] for one in events}
+        assert int(event.removeprefix("e"), 16) in {row["event_id"] for row in events}
     assert cards
 
 

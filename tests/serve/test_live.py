@@ -45,8 +45,8 @@ def listen(own_house: House) -> Iterator[Callable[..., Listener]]:
         return opened[-1]
 
     yield listen
-    for one in opened:
-        one.close()
+    for listener in opened:
+        listener.close()
 
 
 def log_of(house: House) -> Path:
@@ -61,9 +61,9 @@ def say(house: House, *texts: str, path: Path | None = None) -> None:
     last = [record for record in records if record.get("uuid")][-1]
     with path.open("a", encoding="utf-8") as file:
         for text in texts:
-            said = {"role": "user", "content": text}
+            message = {"role": "user", "content": text}
             record = {**last, "uuid": str(uuid4()), "parentUuid": last["uuid"], "type": "user"}
-            last = {**record, "message": said}
+            last = {**record, "message": message}
             last.pop("requestId", None)
             file.write(json.dumps(last) + "\n")
 
@@ -87,12 +87,12 @@ def test_who_comes_late_gets_the_line_and_then_what_comes(
     line = [e.event_id for e in session.events_along(session.graph.chain(boundaries=False))]
 
     assert (line, len(line)) == (client.line, ready.data["events"])
-    assert {"live"} == {one.data["state"] for one in client.of("event")}
+    assert {"live"} == {message.data["state"] for message in client.of("event")}
 
     say(own_house, "and the lighthouse?")
-    said = client.wait_for("event", len(line) + 1)
+    event = client.wait_for("event", len(line) + 1)
 
-    assert "and the lighthouse?" == said.data["payload"]["text"]
+    assert "and the lighthouse?" == event.data["payload"]["text"]
     assert line_now(own_house) == client.line
 
 
@@ -104,7 +104,7 @@ def test_replays_of_all_sessions_have_their_pairs_whole(house: House) -> None:
             client = Listener(house, f"/api/sessions/{row.session.session_uid}/live{last}")
             client.wait_for("ready")
             client.close()
-            shown = [one.data for one in client.of("event")]
+            shown = [message.data for message in client.of("event")]
             calls = {event["call"] for event in shown if event["kind"] == "tool_call"}
             results = {event["call"] for event in shown if event["kind"] == "tool_result"}
             late = [event for event in shown if event["kind"] in ("user_msg", "assistant_msg")]
@@ -131,16 +131,16 @@ def test_an_open_call_is_pending_until_its_result_is_there(
         waiting = client.wait_for("pending").data
 
         assert [("tool_call", {"command": "make"})] == [(e["kind"], e["payload"]) for e in waiting]
-        assert ["user_msg"] == [one.data["kind"] for one in client.of("event")]
+        assert ["user_msg"] == [message.data["kind"] for message in client.of("event")]
 
         done = {"type": "tool_result", "tool_use_id": "c1", "content": "built"}
         session.record("user", {"role": "user", "content": [done]})
         client.wait_for("event", 3)
 
         assert ["user_msg", "tool_call", "tool_result"] == [
-            one.data["kind"] for one in client.of("event")
+            message.data["kind"] for message in client.of("event")
         ]
-        client.wait(lambda one: one.of("pending")[-1].data == [])
+        client.wait(lambda listener: listener.of("pending")[-1].data == [])
 
 
 def _only(uid: str) -> Any:
@@ -209,7 +209,7 @@ def test_a_server_that_was_started_anew_goes_on(tmp_path: Path) -> None:
         client.wait_for("ready")
         everywhere.wait_for("ready")
         say(house, "before it ends")
-        client.wait(lambda one: "before it ends" in _texts(one))
+        client.wait(lambda listener: "before it ends" in _texts(listener))
         everywhere.wait_for("changed")
     client.close()
     everywhere.close()
@@ -219,10 +219,10 @@ def test_a_server_that_was_started_anew_goes_on(tmp_path: Path) -> None:
     with house.serving():
         again = Listener(house, STREAM, after=client.last_id)
         also = Listener(house, "/api/live", after=everywhere.last_id)
-        again.wait(lambda one: "and once more" in _texts(one))
+        again.wait(lambda listener: "and once more" in _texts(listener))
         also.wait_for("changed")
         say(house, "after it began")
-        again.wait(lambda one: "after it began" in _texts(one))
+        again.wait(lambda listener: "after it began" in _texts(listener))
         also.wait_for("changed", 2)
         again.close()
         also.close()
@@ -232,12 +232,12 @@ def test_a_server_that_was_started_anew_goes_on(tmp_path: Path) -> None:
     assert ["while it is down", "and once more", "after it began"] == _texts(again)
     assert line == client.line + again.line
     assert [] == again.of("start") + again.of("rewound")
-    assert {UID} == {one.data["session"]["session_uid"] for one in also.of("changed")}
+    assert {UID} == {message.data["session"]["session_uid"] for message in also.of("changed")}
 
 
 def _texts(client: Listener) -> list[str]:
-    said = [one.data for one in client.of("event") if one.data["kind"] == "user_msg"]
-    return [one["payload"]["text"] for one in said if isinstance(one["payload"], dict)]
+    prompts = [message.data for message in client.of("event") if message.data["kind"] == "user_msg"]
+    return [prompt["payload"]["text"] for prompt in prompts if isinstance(prompt["payload"], dict)]
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_a_server_that_starts_while_another_sweeps_catches_up_later(
         client.wait_for("ready")
         early = _texts(client)
         other.close()
-        client.wait(lambda one: "before it began" in _texts(one))
+        client.wait(lambda listener: "before it began" in _texts(listener))
         client.close()
     house.close()
 
@@ -307,14 +307,14 @@ def test_a_line_that_is_rewound_is_rewound_at_the_client(
 
         session.rewind(first.uuid)
         session.record("user", {"role": "user", "content": "another two"})
-        client.wait(lambda one: "another two" in _texts(one))
+        client.wait(lambda listener: "another two" in _texts(listener))
         back = listen(f"/api/sessions/{uid}/live", after=gone)
         back.wait_for("ready")
 
     assert 1 == client.of("rewound")[-1].data["count"]
     assert line_now(own_house, uid) == client.line
     assert ["another two"] == _texts(back)
-    assert [1] == [one.data["count"] for one in back.of("rewound")]
+    assert [1] == [message.data["count"] for message in back.of("rewound")]
 
 
 @pytest.mark.slow
@@ -328,13 +328,13 @@ def test_a_subagent_that_goes_on_has_its_own_event(
     path = next(own_house.homes.claude.rglob("agent-*.jsonl"))
 
     say(own_house, "look there as well", path=path)
-    told = client.wait_for("agent", 2).data
+    agent = client.wait_for("agent", 2).data
 
     nudge = client.wait_for("agentSessionChanged", 2).data
-    cwd = next(own_house.store.sessions(Filter(uids=(told["session_uid"],)))).session.cwd or ""
+    cwd = next(own_house.store.sessions(Filter(uids=(agent["session_uid"],)))).session.cwd or ""
 
-    assert {**before, "events": before["events"] + 1} == told
-    assert {"projectId": layout.project_id(cwd), "agentSessionId": told["agent"]} == nudge
+    assert {**before, "events": before["events"] + 1} == agent
+    assert {"projectId": layout.project_id(cwd), "agentSessionId": agent["agent"]} == nudge
     assert line_now(own_house) == client.line
 
 
@@ -354,9 +354,9 @@ def test_a_subagent_with_a_session_of_its_own_is_told_to_its_parent(
 
     with path.open("a", encoding="utf-8") as file:
         file.write(last + "\n")
-    told = client.wait_for("agent").data
+    agent = client.wait_for("agent").data
 
-    assert child.session.session_uid == told["session_uid"]
+    assert child.session.session_uid == agent["session_uid"]
 
 
 @pytest.mark.slow
@@ -371,9 +371,14 @@ def test_all_sessions_tell_when_they_change_and_who_waits(
     changed = client.wait_for("changed").data["session"]
     registry = own_house.homes.claude / "sessions"
     registry.mkdir(exist_ok=True)
-    told = {"sessionId": MAIN, "pid": os.getpid(), "status": "waiting", "waitingFor": "your word"}
-    (registry / "1.json").write_text(json.dumps(told), encoding="utf-8")
-    client.wait(lambda one: one.of("standing")[-1].data["waiting"] == [UID])
+    process = {
+        "sessionId": MAIN,
+        "pid": os.getpid(),
+        "status": "waiting",
+        "waitingFor": "your word",
+    }
+    (registry / "1.json").write_text(json.dumps(process), encoding="utf-8")
+    client.wait(lambda listener: listener.of("standing")[-1].data["waiting"] == [UID])
 
     assert UID == changed["session_uid"]
     assert {UID: "your word"} == client.of("standing")[-1].data["waiting_for"]
@@ -413,7 +418,7 @@ def test_a_sweep_that_fails_is_not_the_last(
         say(own_house, "unheard")
         wait_until(lambda: bool(failed))
         say(own_house, "heard")
-        client.wait(lambda one: "heard" in _texts(one))
+        client.wait(lambda listener: "heard" in _texts(listener))
 
     assert ["unheard", "heard"] == _texts(client)[-2:]
     assert "no sweep today" in caplog.text
@@ -426,15 +431,15 @@ def test_a_nudge_of_a_hook_is_swept_at_once(own_house: House, tmp_path: Path) ->
     log = tmp_path / "elsewhere" / "projects" / "-home-dev-reeds" / f"{script.session}.jsonl"
     log.parent.mkdir(parents=True)
     log.write_bytes(script.data)
-    uid, said = f"claude:{script.session}", {"session_id": script.session}
+    uid, fields = f"claude:{script.session}", {"session_id": script.session}
     home, queue = own_house.homes.thence, own_house.homes.thence / nudges.FOLDER
 
-    nudge.leave("claude", str(home), json.dumps({**said, "transcript_path": str(log)}))
+    nudge.leave("claude", str(home), json.dumps({**fields, "transcript_path": str(log)}))
     wait_until(lambda: bool(list(own_house.store.sessions(_only(uid)))))
     events = own_house.context.row(uid).events
     script.say("heard of all the same")
     log.write_bytes(script.data)
-    nudge.leave("claude", str(home), json.dumps(said))
+    nudge.leave("claude", str(home), json.dumps(fields))
     wait_until(lambda: own_house.context.row(uid).events > events)
     wait_until(lambda: not list(queue.iterdir()))
 
@@ -455,17 +460,17 @@ class Clock:
         """The time."""
         return self.now
 
-    def call_at(self, when: float, call: Callable[..., None], *given: Any) -> None:
+    def call_at(self, when: float, call: Callable[..., None], *arguments: Any) -> None:
         """Note what is to be called."""
-        self.due.append((when, call, given))
+        self.due.append((when, call, arguments))
 
     def passes(self, seconds: float) -> None:
         """Let time pass, and call what is due."""
         self.now += seconds
-        due, self.due = self.due, [one for one in self.due if one[0] > self.now]
-        for when, call, given in due:
+        due, self.due = self.due, [timer for timer in self.due if timer[0] > self.now]
+        for when, call, arguments in due:
             if when <= self.now:
-                call(*given)
+                call(*arguments)
 
 
 def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> None:
@@ -478,7 +483,7 @@ def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> 
 
     async def delivered() -> list[set[bytes]]:
         there = [Client() for _ in range(100)]
-        tasks = [asyncio.create_task(one.send(write)) for one in there]
+        tasks = [asyncio.create_task(client.send(write)) for client in there]
         await asyncio.sleep(0)
         gap, out = len(there) / live.MAX_WRITES_PER_S, list[set[bytes]]()
         for seconds in (0, gap / 2, gap / 3, gap / 3):
@@ -486,8 +491,8 @@ def test_what_comes_quicker_than_it_can_be_written_is_gathered(house: House) -> 
             clock.passes(seconds)
             out.append(set(heard))
             heard.clear()
-        for one in there:
-            one.close()
+        for client in there:
+            client.close()
         await asyncio.gather(*tasks)
         return out
 
@@ -514,7 +519,7 @@ def test_a_slow_client_is_let_go_and_finds_the_rest(
         quick.wait_for("large", sent)
         assert sent < 300
     say(own_house, "for those who are here")
-    quick.wait(lambda one: "for those who are here" in _texts(one))
+    quick.wait(lambda listener: "for those who are here" in _texts(listener))
     data = b""
     while piece := slow.recv(1 << 20):
         data += piece
@@ -558,13 +563,13 @@ def test_nobody_is_looked_for_who_has_gone(
     own_house: House, listen: Callable[..., Listener]
 ) -> None:
     """When the last client of a session has left, nothing of it is kept."""
-    one, two = listen(), listen()
-    for client in (one, two):
+    first, second = listen(), listen()
+    for client in (first, second):
         client.wait_for("ready")
-    one.close()
+    first.close()
     wait_until(lambda: _followers(own_house) == 1)
     still = dict(_hub(own_house)._streams)
-    two.close()
+    second.close()
     wait_until(lambda: _followers(own_house) == 0)
 
     assert ([(UID, None, False)], {}) == (list(still), _hub(own_house)._streams)

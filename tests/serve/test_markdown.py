@@ -66,20 +66,20 @@ class Elements(HTMLParser):
 
 def read(markup: str) -> Elements:
     """Read markup as a browser does."""
-    found = Elements()
-    found.feed(markup)
-    found.close()
-    return found
+    elements = Elements()
+    elements.feed(markup)
+    elements.close()
+    return elements
 
 
 @given(st.text(max_size=300) | st.text(alphabet="<>\"'&[]()!*_`#|-\n hjx:/=", max_size=200))
 def test_any_text_gives_harmless_elements_only(text: str) -> None:
     """No text raises, and none gives an element, attribute or scheme that does anything."""
-    found = read(str(markdown.render(text)))
+    elements = read(str(markdown.render(text)))
 
-    assert found.tags <= ELEMENTS
-    assert found.names <= ATTRIBUTES
-    assert all(re.match(r"(?:https?://|mailto:)", link, re.IGNORECASE) for link in found.links)
+    assert elements.tags <= ELEMENTS
+    assert elements.names <= ATTRIBUTES
+    assert all(re.match(r"(?:https?://|mailto:)", link, re.IGNORECASE) for link in elements.links)
 
 
 def test_markdown_is_read_and_html_is_text() -> None:
@@ -104,11 +104,11 @@ def test_links_lead_out_or_are_their_text() -> None:
 
 def test_an_image_is_a_link_with_its_address() -> None:
     """Nothing is fetched that a reader did not ask for."""
-    found = read(str(markdown.render("![alt](https://x.example/p.png)")))
+    elements = read(str(markdown.render("![alt](https://x.example/p.png)")))
 
-    assert "img" not in found.tags
-    assert found.links == ["https://x.example/p.png"]
-    assert "https://x.example/p.png" in found.text
+    assert "img" not in elements.tags
+    assert elements.links == ["https://x.example/p.png"]
+    assert "https://x.example/p.png" in elements.text
 
 
 def test_code_is_coloured_by_classes() -> None:

@@ -48,17 +48,17 @@ def over_stdio(homes: Homes, talk: Callable[[Client], Awaitable[Any]]) -> Any:
 
     program = "from thence.cli import main; main()"
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
-    told = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
+    parameters = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
 
     async def run() -> Any:
-        async with Client(stdio_client(told)) as client:
+        async with Client(stdio_client(parameters)) as client:
             return await talk(client)
 
     return asyncio.run(run())
 
 
 def text_of(result: Any) -> str:
-    """Give the text of an answer."""
+    """Return the text of an answer."""
     (block,) = result.content
     return str(block.text)
 
@@ -69,19 +69,19 @@ def test_an_agent_finds_asks_and_writes_down(homes: Homes) -> None:
 
     async def talk(client: Client) -> tuple[Any, ...]:
         listed = await client.list_tools()
-        found = await client.call_tool("search", {"query": '"python -m tidal" kind:tool_call'})
-        event, session = text_of(found).split("\n")[1].split()[:2]
+        hits = await client.call_tool("search", {"query": '"python -m tidal" kind:tool_call'})
+        event, session = text_of(hits).split("\n")[1].split()[:2]
         around = await client.call_tool("around", {"session": session, "event": event})
         wrong = await client.call_tool("search", {"query": ""})
         done = await client.call_tool("decide", {"text": "Tides are told in UTC."})
-        return listed, found, around, wrong, done
+        return listed, hits, around, wrong, done
 
-    listed, found, around, wrong, done = over_stdio(homes, talk)
+    listed, hits, around, wrong, done = over_stdio(homes, talk)
     notes = (homes.thence / "notes" / "decisions.jsonl").read_text()
 
     assert list(TOOLS) == [tool.name for tool in listed.tools]
     assert ["decide"] == [t.name for t in listed.tools if not t.annotations.read_only_hint]
-    assert not found.is_error
+    assert not hits.is_error
     assert "| python -m tidal" in text_of(around)
     assert wrong.is_error
     assert not done.is_error
@@ -93,13 +93,13 @@ def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
     """What the client gets has one frame, no hidden sign, no secret, and no line of the spell."""
 
     async def talk(client: Client) -> list[str]:
-        found = text_of(await client.call_tool("search", {"query": "lantern"}))
-        event = found.split("\n")[1].split()[0]
+        text = text_of(await client.call_tool("search", {"query": "lantern"}))
+        event = text.split("\n")[1].split()[0]
         asked = {"session": EVIL, "event": "x2", "before": 9, "after": 9}
         around = text_of(await client.call_tool("around", asked))
         outline = text_of(await client.call_tool("outline", {"session": EVIL}))
         assert event
-        return [found, around, outline]
+        return [text, around, outline]
 
     for answer in over_stdio(homes, talk):
         lines = answer.split("\n")
@@ -117,22 +117,22 @@ def test_what_every_session_pays_for_is_small() -> None:
     """All tools together take less than 800 tokens by four characters each."""
     from thence.serve import mcp
 
-    told = [
+    texts = [
         tool.model_dump_json(by_alias=True, exclude_none=True, exclude={"annotations"})
         for tool in mcp.tools()
     ]
 
-    assert sum(map(len, told)) + len(INSTRUCTIONS) < 3_200
+    assert sum(map(len, texts)) + len(INSTRUCTIONS) < 3_200
 
 
 def test_nothing_of_ours_commands() -> None:
     """Descriptions say what a tool gives; no text of ours tells a model what it must do."""
     from thence.serve import mcp
 
-    told = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
+    texts = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
 
     assert [] == [
-        text for text in told if {"must", "always", "never", "should"} & {*text.lower().split()}
+        text for text in texts if {"must", "always", "never", "should"} & {*text.lower().split()}
     ]
 
 
@@ -193,7 +193,7 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
                     answer = await client.call_tool("todos", {})
                 asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
                 tries = [await link.post(url, json=asked, headers=headers) for headers in STRANGERS]
-            return answer, [one.status_code for one in tries]
+            return answer, [response.status_code for response in tries]
 
         answer, codes = asyncio.run(run())
 
@@ -338,12 +338,12 @@ def test_the_home_is_as_it_was_before_the_questions(homes: Homes) -> None:
         return {p: p.read_bytes() for f in folders for p in f.rglob("*") if p.is_file()}
 
     async def talk(client: Client) -> None:
-        for tool, given in (
+        for tool, arguments in (
             ("search", {"query": "tide"}),
             ("outline", {"session": EVIL}),
             ("costs", {}),
         ):
-            await client.call_tool(tool, given)
+            await client.call_tool(tool, arguments)
 
     before = logs()
     over_stdio(homes, talk)

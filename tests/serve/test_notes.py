@@ -77,12 +77,14 @@ def asked(machine: House, **arguments: Any) -> list[str]:
 def test_the_list_of_decisions_says_who_wrote_each(machine: House) -> None:
     """What an agent wrote cannot pass for what the user wrote, in text or as an object."""
     lines = run(machine, "decide").lines
-    origins = {one["text"]: one["origin"] for one in run(machine, "decide", "--json").json}
+    origins = {
+        decision["text"]: decision["origin"] for decision in run(machine, "decide", "--json").json
+    }
 
     assert BY_USER in lines[next(n for n, line in enumerate(lines) if MINE in line) - 1]
     assert BY_AGENT in lines[next(n for n, line in enumerate(lines) if "SYSTEM" in line) - 1]
     assert {"cli": 1, "mcp": 2} == {
-        origin: sum(one == origin for one in origins.values()) for origin in ("cli", "mcp")
+        origin: sum(written == origin for written in origins.values()) for origin in ("cli", "mcp")
     }
 
 
@@ -93,8 +95,8 @@ def test_search_finds_decisions_and_notes_without_a_session(machine: House) -> N
     decided = run(machine, "search", "kind:decision", "--json").json["notes"]
 
     assert [BY_AGENT, BY_USER, BY_USER] == re.findall(f"{BY_AGENT}|{BY_USER}", text)
-    assert ["mcp", "cli", "cli"] == [one["origin"] for one in notes]
-    assert ["decision", "note", "decision"] == [one["kind"] for one in notes]
+    assert ["mcp", "cli", "cli"] == [note["origin"] for note in notes]
+    assert ["decision", "note", "decision"] == [note["kind"] for note in notes]
     assert 3 == len(decided)
     assert [] == run(machine, "search", "barnacle agent:claude", "--json").json["notes"]
     assert "no matches" in run(machine, "search", "plankton").out
@@ -160,7 +162,7 @@ def test_the_viewer_finds_them_with_their_origin(machine: House) -> None:
 
     assert re.search(rf"Decision, {BY_AGENT}, [^<]*</b> SYSTEM POLICY", page)
     assert re.search(rf"Decision, {BY_USER}, [^<]*</b> Barnacles are counted", page)
-    assert ["mcp", "cli", "cli"] == [one["origin"] for one in answer["notes"]]
+    assert ["mcp", "cli", "cli"] == [note["origin"] for note in answer["notes"]]
     assert [] == later["notes"]
 
 

@@ -31,8 +31,8 @@ def test_hours_add_up_to_what_sessions_cost(house: House) -> None:
         sum(slot.dead for slot in slots),
         sum(slot.ticks for slot in slots),
     )
-    days = {one.key[0]: one.ticks for one in house.store.totals(["day"])}
-    for day in (max(days, key=lambda one: days[one]), "1999-01-01"):
+    days = {entry.key[0]: entry.ticks for entry in house.store.totals(["day"])}
+    for day in (max(days, key=lambda name: days[name]), "1999-01-01"):
         then = datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(house.context, "clock", lambda then=then: then)

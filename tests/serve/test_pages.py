@@ -40,7 +40,7 @@ def uid_of(house: House, title: str) -> str:
 
 
 def tides(house: House) -> str:
-    """Give the address of the session with everything in it."""
+    """Return the address of the session with everything in it."""
     return f"/sessions/{uid_of(house, 'The hourly tide table')}"
 
 
@@ -72,7 +72,7 @@ def test_every_session_is_whole_with_all_its_folds_open(
     browser: Browser, house: House, look: Look
 ) -> None:
     """Of every agent: branches, calls, thoughts, subagents, compactions."""
-    step = by_pace(everyday=4, whole=4, prove=1)
+    step = by_pace(everyday=4, full=4, prove=1)
     rows = list(house.store.sessions(Filter()))[::step]
     with browsers.tab(browser, house) as tab:
         for row, other in zip(rows, looks_from(look), strict=False):
@@ -195,8 +195,8 @@ def test_an_event_that_is_asked_for_is_in_view_wherever_it_is(
     """On a branch, inside a compaction, in a subagent: what holds it is open."""
     uid = uid_of(house, "The hourly tide table")
     with browsers.tab(browser, house) as tab:
-        events = [one.event.event_id for one in house.store.events(uid)]
-        for event in events[:: by_pace(everyday=9, whole=9, prove=1)]:
+        events = [row.event.event_id for row in house.store.events(uid)]
+        for event in events[:: by_pace(everyday=9, full=9, prove=1)]:
             page = tab.go(f"/sessions/{uid}?at=e{event:013x}")
             expect(page.locator("#thread .ev").first).to_be_visible()
         dead = house.store.sessions(Filter(uid=uid))
@@ -218,7 +218,7 @@ def test_the_outline_and_the_map_lead_to_their_events(browser: Browser, house: H
         links = page.locator(".outline a, .map a")
         hrefs = links.evaluate_all("(all) => all.map((a) => a.getAttribute('href'))")
         assert hrefs
-        for href in hrefs[:: by_pace(everyday=9, whole=9, prove=1)]:
+        for href in hrefs[:: by_pace(everyday=9, full=9, prove=1)]:
             page = tab.go(f"{tides(house)}{href}" if href.startswith("#") else href)
             name = href.partition("#")[2]
             expect(page.locator(f"[id='{name}']")).to_be_visible()

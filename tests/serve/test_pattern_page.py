@@ -10,12 +10,12 @@ def test_a_pattern_has_its_evidence(house: House) -> None:
     """Sessions and events that can be opened, and what helped."""
     made = pattern_page.page(house.context, "", 90)
     assert made.shown
-    for one in made.shown:
-        assert one.proofs
-        for proof in one.proofs:
+    for card in made.shown:
+        assert card.proofs
+        for proof in card.proofs:
             assert house.ask(proof.href).status == 200
     errors = pattern_page.page(house.context, "recurring_error", 90)
-    assert {one.kind for one in errors.shown} == {"recurring_error"}
+    assert {card.kind for card in errors.shown} == {"recurring_error"}
 
 
 def test_a_kind_of_pattern_keeps_the_days_that_are_looked_at(house: House) -> None:

@@ -71,8 +71,8 @@ def test_a_name_and_tags_are_shown_and_found_everywhere(machine: House) -> None:
     assert "Rock pool census #beach #survey" in run(machine, "ls").out
     assert "Rock pool census" in run(machine, "show", FIRST).lines[0]
     assert "#survey" in run(machine, "digest", FIRST).out
-    found = run(machine, "search", "census", "--json").json
-    assert [("name", UID)] == [(note["kind"], note["session_uid"]) for note in found["notes"]]
+    answer = run(machine, "search", "census", "--json").json
+    assert [("name", UID)] == [(note["kind"], note["session_uid"]) for note in answer["notes"]]
     hits = run(machine, "search", "limpets", "tag:survey", "--json").json["hits"]
     assert {UID} == {hit["session_uid"] for hit in hits}
     assert [UID] == [
@@ -82,7 +82,8 @@ def test_a_name_and_tags_are_shown_and_found_everywhere(machine: House) -> None:
     over_http = machine.ask(f"/api/sessions/{UID}").json["session"]
     assert ("Rock pool census", ["beach", "survey"]) == (over_http["title"], over_http["tags"])
     assert [UID] == [
-        one["session_uid"] for one in machine.ask("/api/sessions?tag=beach").json["sessions"]
+        session["session_uid"]
+        for session in machine.ask("/api/sessions?tag=beach").json["sessions"]
     ]
     assert "Rock pool census" in machine.ask("/sessions?q=tag:beach").body.decode()
     assert "pool 1" not in machine.ask("/sessions?q=tag:beach").body.decode()
@@ -255,11 +256,11 @@ def test_a_decision_is_an_event_wherever_events_are_read(machine: House) -> None
         for event in machine.ask(f"/api/sessions/{UID}/events?limit=200").json["events"]
         if event["kind"] == "decision"
     ]
-    found = run(machine, "search", "kind:decision", "--json").json["notes"]
+    notes = run(machine, "search", "kind:decision", "--json").json["notes"]
     over_http = machine.ask("/api/search?q=kind:decision+low").json["notes"]
 
     assert shown["event_id"] == served["event_id"]
-    assert {None, shown["event_id"]} == {note["event_id"] for note in found}
+    assert {None, shown["event_id"]} == {note["event_id"] for note in notes}
     assert [shown["event_id"]] == [note["event_id"] for note in over_http]
     assert "Count at low tide." in run(machine, "digest", FIRST).out
 

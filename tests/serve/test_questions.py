@@ -37,9 +37,9 @@ HEAD = re.compile(
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
     """A past."""
-    kept = swept(written(tmp_path_factory.mktemp("past")))
-    yield kept
-    kept.close()
+    swept_store = swept(written(tmp_path_factory.mktemp("past")))
+    yield swept_store
+    swept_store.close()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def questions(store: Sqlite, decisions: list[tuple[str, str | None]]) -> Questio
 
 
 def inside(answer: str) -> list[str]:
-    """Give the lines of an answer, checked to be framed."""
+    """Return the lines of an answer, checked to be framed."""
     lines = answer.split("\n")
     head = HEAD.fullmatch(lines[0])
 
@@ -99,8 +99,10 @@ def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
     store: Sqlite, questions: Questions, kind: str
 ) -> None:
     """As many as the sessions show; each name is what the next question takes."""
-    wholes = [recall.load_session(store, row).graph for row in store.sessions()]
-    shown = [e for one in wholes for e in one.derived if e.kind == kind and e.state != "internal"]
+    sessions = [recall.load_session(store, row).graph for row in store.sessions()]
+    shown = [
+        e for graph in sessions for e in graph.derived if e.kind == kind and e.state != "internal"
+    ]
     lines = inside(questions.answer("search", {"query": f"kind:{kind}", "limit": 50}))
     event, session = event_of(questions, f"kind:{kind}")
     around = inside(questions.answer("around", {"session": session, "event": event}))
@@ -170,7 +172,7 @@ def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
     after = inside(questions.answer("search", {"query": "module"}))
     store.close()
 
-    assert [one.split(":")[0] for one in before] == [one.split(":")[0] for one in after]
+    assert [line.split(":")[0] for line in before] == [line.split(":")[0] for line in after]
     assert "(unreadable: the pack " in after[0]
     assert before[1:] == after[1:] != []
 
@@ -230,8 +232,8 @@ def test_a_decision_is_written_and_nothing_else_writes(
 
     assert [("Use UTC.\nAlways.", f"claude:{CLOCK}")] == decisions
     assert "saved" in answer
-    for tool, given in arguments("x2"):
-        questions.answer(tool, given)
+    for tool, fields in arguments("x2"):
+        questions.answer(tool, fields)
     assert 1 == len(decisions)
 
 
@@ -242,8 +244,8 @@ HARM = {"Cc", "Cf", "Cs", "Co", "Cn"}
 def test_a_hostile_past_comes_back_as_inert_data(questions: Questions, number: int) -> None:
     """Instructions, ends of frames, tags, escapes: quoted or in a line of ours, never a line."""
     event, _ = event_of(questions, "lantern kind:tool_result")
-    tool, given = arguments(event)[number]
-    answer = questions.answer(tool, given)
+    tool, fields = arguments(event)[number]
+    answer = questions.answer(tool, fields)
     lines = inside(answer)
 
     assert lines or tool == "files"
@@ -258,9 +260,9 @@ def test_a_hostile_past_comes_back_as_inert_data(questions: Questions, number: i
 def test_what_is_asked_for_is_really_in_the_hostile_answers(questions: Questions) -> None:
     """The test above looks at answers that hold the spell."""
     event, _ = event_of(questions, "lantern kind:tool_result")
-    held = [tool for tool, given in arguments(event) if "gnore" in questions.answer(tool, given)]
+    tools = [tool for tool, fields in arguments(event) if "gnore" in questions.answer(tool, fields)]
 
-    assert {"search", "outline", "around", "todos", "costs"} <= set(held)
+    assert {"search", "outline", "around", "todos", "costs"} <= set(tools)
 
 
 def test_no_secret_gets_out(questions: Questions) -> None:
@@ -276,18 +278,18 @@ def test_what_was_evicted_has_an_outline_and_its_source_stays_closed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """The account answers; the unredacted source is never opened in its place."""
-    kept = swept(written(tmp_path_factory.mktemp("evicted")))
-    kept.remove([f"claude:{EVIL}"], why={})
-    asked = Questions(kept, lambda text: text, lambda *_: {})
+    swept_store = swept(written(tmp_path_factory.mktemp("evicted")))
+    swept_store.remove([f"claude:{EVIL}"], why={})
+    asked = Questions(swept_store, lambda text: text, lambda *_: {})
 
     assert any("removed" in line for line in inside(asked.answer("outline", {"session": EVIL})))
     with pytest.raises(ThenceError, match="removed"):
         asked.answer("around", {"session": EVIL, "event": "x2"})
-    kept.close()
+    swept_store.close()
 
 
 @pytest.mark.parametrize(
-    ("tool", "given"),
+    ("tool", "fields"),
     [
         ("nothing", {}),
         ("search", {}),
@@ -305,11 +307,11 @@ def test_what_was_evicted_has_an_outline_and_its_source_stays_closed(
     ],
 )
 def test_a_question_that_cannot_be_meant_is_an_error_with_words(
-    questions: Questions, tool: str, given: Any
+    questions: Questions, tool: str, fields: Any
 ) -> None:
     """Never anything but our own errors."""
     with pytest.raises(ThenceError):
-        questions.answer(tool, given)
+        questions.answer(tool, fields)
 
 
 @pytest.mark.slow
@@ -321,21 +323,21 @@ def test_the_hostile_corpus_answers_in_frames(corpus: Path, tmp_path: Path) -> N
     for path in (corpus / "files").glob("*.jsonl"):
         if path.stat().st_size <= SMALL:
             shutil.copy(path, place / f"{uuid5(NAMESPACE_URL, path.name)}.jsonl")
-    kept = swept(homes)
-    asked = Questions(kept, lambda text: text, lambda *_: {})
-    uids = [row.session.session_uid for row in kept.sessions()]
+    swept_store = swept(homes)
+    asked = Questions(swept_store, lambda text: text, lambda *_: {})
+    uids = [row.session.session_uid for row in swept_store.sessions()]
     for uid in uids:
         answers = [asked.answer("outline", {"session": uid})]
-        held = kept.load_session(uid)
-        for fact in held.facts[:3] if held is not None else ():
+        stored = swept_store.load_session(uid)
+        for fact in stored.facts[:3] if stored is not None else ():
             with contextlib.suppress(ThenceError):  # a record that is no event
-                given = {"session": uid, "event": fact.node.id[:200], "before": 9, "after": 9}
-                answers.append(asked.answer("around", given))
+                fields = {"session": uid, "event": fact.node.id[:200], "before": 9, "after": 9}
+                answers.append(asked.answer("around", fields))
         for answer in answers:
             assert len(answer) <= MAX_ANSWER_CHARS
             assert {"\n"} >= {c for c in answer if unicodedata.category(c) in HARM}
             assert not any(line.startswith(("[", "<")) for line in inside(answer))
-    kept.close()
+    swept_store.close()
 
     assert 50 < len(uids)
 
@@ -344,8 +346,8 @@ def test_every_question_has_a_sentence_and_every_answer_is_short(questions: Ques
     """At most 1,500 tokens by four characters each, and usually a fifth of it."""
     event, _ = event_of(questions, '"python -m tidal" kind:tool_call')
     sizes = [
-        len(questions.answer(tool, given))
-        for tool, given in arguments(event, "0f000002")[:6]
+        len(questions.answer(tool, fields))
+        for tool, fields in arguments(event, "0f000002")[:6]
         if tool != "around"
     ]
 

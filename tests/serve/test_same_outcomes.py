@@ -103,14 +103,14 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def api_outcomes(house: House) -> dict[str, CallOutcome]:
     """Return the outcomes that the API gives, by call."""
     events = house.ask(f"/api/sessions/codex:{A}/events?kind=tool_call").json["events"]
-    return {one["call"]: msgspec.convert(one["outcome"], CallOutcome) for one in events}
+    return {entry["call"]: msgspec.convert(entry["outcome"], CallOutcome) for entry in events}
 
 
 def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
     """An exit code that only the text tells, one that another record tells, a denial, tests."""
     row = machine.context.row(f"codex:{A}")
     chart = Chart(read_session(machine.store, row))
-    shown = [(chart.records[one.place].blocks[one.block], one.kind) for one in chart.every_row]
+    shown = [(chart.records[row.place].blocks[row.block], row.kind) for row in chart.every_row]
     kinds = {block.call: kind for block, kind in shown if block.kind == "tool_call"}
     page = machine.ask(f"/sessions/codex:{A}").body.decode()
     drawn = dict(re.findall(r'<li [^>]*id="(e[0-9a-f]{13})"(.*?)(?=<li |\Z)', page, re.DOTALL))
@@ -168,15 +168,15 @@ def test_search_finds_by_kind_what_calls_and_results_say(
 ) -> None:
     """Each answer is a derived event, and names the call or the result that it comes from."""
     events = machine.ask(f"/api/sessions/codex:{A}/events").json["events"]
-    named = {one["event_id"]: one.get("call") for one in events}
+    named = {entry["event_id"]: entry.get("call") for entry in events}
     hits = machine.ask(f"/api/search?q=kind:{kind}").json["hits"]
     opened = machine.ask(f"/api/sessions/codex:{A}/events/{hits[0]['event_id']}").json
     env = machine.homes.env | {"HOME": str(machine.folder)}
-    found = CliRunner().invoke(thence, ["search", f"kind:{kind}", "--json"], env=env)
-    told = json.loads(found.output)["hits"]
+    result = CliRunner().invoke(thence, ["search", f"kind:{kind}", "--json"], env=env)
+    printed_hits = json.loads(result.output)["hits"]
 
-    assert calls == {named[one["derived_from"]] for one in hits}
-    assert {one["event_id"] for one in hits} == {one["event_id"] for one in told}
+    assert calls == {named[hit["derived_from"]] for hit in hits}
+    assert {hit["event_id"] for hit in hits} == {hit["event_id"] for hit in printed_hits}
     assert hits[0]["derived_from"] == opened["event_id"]
 
 
@@ -202,11 +202,11 @@ def test_exports_and_handoffs_tell_what_the_api_says(machine: House) -> None:
     failed = {name for name, outcome in api.items() if outcome.failed}
     env = machine.homes.env | {"HOME": str(machine.folder)}
     asked = ["handoff", f"codex:{A}", "--to", "claude", "--dry-run", "--json"]
-    told = json.loads(CliRunner().invoke(thence, asked, env=env, catch_exceptions=False).output)
+    answer = json.loads(CliRunner().invoke(thence, asked, env=env, catch_exceptions=False).output)
 
     assert failed == {names[at] for at in failed_spans(session)}
     assert failed == {names[at] for at in failed_updates(session)}
-    assert len(api) == told["calls"] == len(CALLS)
+    assert len(api) == answer["calls"] == len(CALLS)
 
 
 # -- all calls of real clients --------------------------------------------------------------
@@ -216,9 +216,9 @@ def sources(folder: Path) -> list[tuple[Adapter, Source]]:
     """Return all sessions in a folder of several homes."""
     known = adapters()
     owners = (find_source(path, known) for path in sorted(folder.rglob("*.jsonl")))
-    found = [owner for owner in owners if owner is not None]
+    known_owners = [owner for owner in owners if owner is not None]
     return list(
-        {(source.uid, source.path): (adapter, source) for adapter, source in found}.values()
+        {(source.uid, source.path): (adapter, source) for adapter, source in known_owners}.values()
     )
 
 
@@ -230,15 +230,15 @@ def stored(
     rows: dict[int, StoredEvent] = {}
     grown: Growing | None = None
     while True:
-        kept = keeper.read(adapter, source, None, grown)
-        if (change := kept.change) is not None:
+        result = keeper.read(adapter, source, None, grown)
+        if (change := result.change) is not None:
             out += unpack_facts(change.facts) if change.facts else []
             rows = {} if change.rebuilt else rows
             rows |= {row.event.event_id: row for row in (*change.events, *change.altered)}
             rows = {at: row for at, row in rows.items() if at not in change.vanished}
-        if kept.rest is None:
+        if result.rest is None:
             return out, rows
-        grown = kept.rest
+        grown = result.rest
 
 
 @pytest.mark.slow
@@ -247,7 +247,7 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
     """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0
     keeper = Ingester(Packs(tmp_path / "packs"), _NoRedaction())
-    step = by_pace(everyday=5, whole=5, prove=1)
+    step = by_pace(everyday=5, full=5, prove=1)
     for adapter, source in list(sources(shared / "data"))[::step]:
         try:
             facts, batch = read_all(adapter, source)
@@ -270,7 +270,7 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
         assert outcomes == {row.event.event_id: row.outcome for row in own if row.outcome}
         assert outcomes == {pair.call.event_id: pair.outcome for pair in digest.session.calls}
         assert all(outcomes[pair.call.event_id] == pair.outcome for pair in digest.calls)
-        assert sorted(one for one in expected if one[1] in DERIVED) == sorted(
+        assert sorted(row for row in expected if row[1] in DERIVED) == sorted(
             (e.event_id, e.kind, e.summary, e.failed)
             for row in rows.values()
             for e in row.derived_events()

@@ -104,7 +104,7 @@ def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPa
     """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
     charts = [charts_of(house.context).get(house.context, row) for row in house.store.sessions()]
     monkeypatch.setattr(session_search, "MAX_CACHED_CHARACTERS", 5_000)
-    for chart in [*charts, min(charts, key=lambda one: len(one.records))]:
+    for chart in [*charts, min(charts, key=lambda drawn: len(drawn.records))]:
         find(chart, "clock")
     assert sum(index.characters for entry in session_search._USED if (index := entry())) <= 5_000
 
@@ -127,7 +127,7 @@ def test_opening_a_hit_shows_the_hit(browser: Browser, house: House) -> None:
         opened = 0
         for query in QUERIES:
             hits = house.store.search(parse(query), 40).matches
-            for hit in hits[: by_pace(everyday=1, whole=1, prove=6)]:
+            for hit in hits[: by_pace(everyday=1, full=1, prove=6)]:
                 event = hit.event_id if hit.derived_from is None else hit.derived_from
                 if event is None:
                     continue

@@ -41,12 +41,12 @@ def test_a_browser_gets_in_by_the_file_and_is_told_when_it_is_signed_out(tmp_pat
                 state="attached"
             )
             page.goto(f"{house.url}/sessions")
-            told = page.locator("main").inner_text()
+            text = page.locator("main").inner_text()
         again.close()
 
     assert (0o600, []) == (mode, files)
     assert heading
-    assert told.startswith("Not signed in\n\nRun thence serve and open the link it prints.")
+    assert text.startswith("Not signed in\n\nRun thence serve and open the link it prints.")
 
 
 def test_files_of_killed_servers_are_removed(tmp_path: Path) -> None:

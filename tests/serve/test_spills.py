@@ -20,20 +20,20 @@ PREVIEW = (
 )
 
 
-def planted(house: House, path: str, *, whole: bool = True) -> tuple[str, str]:
+def planted(house: House, path: str, *, is_complete: bool = True) -> tuple[str, str]:
     """Write a session with a result that was too large; its uid and the call's name."""
     s = SampleTranscript("spilled", house.homes.work / "tidepool", datetime.now(UTC))
     s.prompt("Print a lot.")
     s.bash("seq 90000", PREVIEW.format(path=path))
     log = s.save(house.homes.claude)
-    if whole:
+    if is_complete:
         folder = log.with_suffix("") / "tool-results"
         folder.mkdir(parents=True)
         (folder / "b1.txt").write_text(f"all of it\nGITHUB_TOKEN={fake_token()}\n")
     house.swept()
     uid = f"claude:{s.id}"
     listed = house.ask(f"/api/sessions/{uid}/events").json["events"]
-    call = next(one for one in listed if one["kind"] == "tool_call")
+    call = next(event for event in listed if event["kind"] == "tool_call")
     return uid, f"e{call['event_id']:013x}"
 
 
@@ -56,7 +56,7 @@ def test_no_path_of_a_log_is_followed(own_house: House, tmp_path: Path) -> None:
     """Only the last part counts, in the session's own folder: nothing else is ever opened."""
     secret = tmp_path / "secret.txt"
     secret.write_text("nobody should read this")
-    uid, call = planted(own_house, str(secret), whole=False)
+    uid, call = planted(own_house, str(secret), is_complete=False)
 
     assert own_house.ask(f"/sessions/{uid}/spill/{call}").status == 404
     assert json.dumps("nobody").encode() not in own_house.ask(f"/sessions/{uid}").body
@@ -86,7 +86,7 @@ def test_what_our_own_sessions_spilled_is_had_on_demand(own_house: House) -> Non
     shutil.rmtree(own_house.homes.thence / "spill")
     uid = f"thence:{session.id}"
     listed = own_house.ask(f"/api/sessions/{uid}/events").json["events"]
-    name = next(f"e{one['event_id']:013x}" for one in listed if one["kind"] == "tool_call")
+    name = next(f"e{event['event_id']:013x}" for event in listed if event["kind"] == "tool_call")
     fold = own_house.ask(f"/sessions/{uid}/event/{name}", headers={"HX-Request": "true"})
     answer = own_house.ask(f"/sessions/{uid}/spill/{name}")
 

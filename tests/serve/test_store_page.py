@@ -23,7 +23,7 @@ def test_the_store_says_what_goes_next_and_why(house: House) -> None:
         house.context.policy = policy
 
     assert made.going
-    assert all(one.why for one in made.going)
+    assert all(row.why for row in made.going)
 
 
 def test_secrets_are_counted_by_rule_and_never_shown(house: House) -> None:

@@ -41,8 +41,8 @@ class Office(House):
         self.store.close()
         self.team = Postgres(f"{self.url_of_store}&machine=*")
         home = self.homes.thence
-        told = {"settings": config.settings(home, {}), "policy": Policy(), "writes": False}
-        return AppContext(self.team, home=home, known={}, roots={}, **told)  # type: ignore[arg-type]
+        options = {"settings": config.settings(home, {}), "policy": Policy(), "writes": False}
+        return AppContext(self.team, home=home, known={}, roots={}, **options)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Let go of everything."""
@@ -56,8 +56,8 @@ class Machine:
     def __init__(self, folder: Path, url: str) -> None:
         self.homes = sample_machine.write(folder, datetime.now(UTC), ("claude", "codex", "grok"))
         self._roots = {
-            name: [path for path in one.roots(folder, self.homes.env) if path.is_dir()]
-            for name, one in adapters().items()
+            name: [path for path in adapter.roots(folder, self.homes.env) if path.is_dir()]
+            for name, adapter in adapters().items()
         }
         self._store = f"{folder}/s.db"
         self._url = url
@@ -103,17 +103,19 @@ def test_what_a_machine_pushes_is_heard_of_at_once(
         everything.wait_for("ready")
         sent = machine.push()
         everything.wait(
-            lambda one: len({h.data["session"]["session_uid"] for h in one.of("changed")}) >= sent
+            lambda listener: (
+                len({h.data["session"]["session_uid"] for h in listener.of("changed")}) >= sent
+            )
         )
         listed = office.ask("/api/sessions").json
         everything.close()
         uid = f"claude:{sample_machine.made_id('clock-change')}"
-        one = Listener(office, f"/api/sessions/{quote(uid)}/live")
-        ready = one.wait_for("ready")
+        session_listener = Listener(office, f"/api/sessions/{quote(uid)}/live")
+        ready = session_listener.wait_for("ready")
         _say(machine, "and one more thing")
         machine.push()
-        heard = one.wait_for("event", ready.data["events"] + 1)
-        one.close()
+        heard = session_listener.wait_for("event", ready.data["events"] + 1)
+        session_listener.close()
 
     assert sent > 3
     assert sent == len(_rows(listed))

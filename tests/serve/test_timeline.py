@@ -45,11 +45,11 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
         rebuilt = grown.rebuilt.total()
         grown.add(piece)
         assert grown.state is not None
-        whole = readout_of(SessionGraph(uid, grown.facts))
-        anew = timeline_of(whole)
+        readout = readout_of(SessionGraph(uid, grown.facts))
+        anew = timeline_of(readout)
         made: Timeline | None = None
         if timeline is not None and grown.rebuilt.total() == rebuilt:
-            window = read_window(uid, grown.state, grown.fetch, whole.head)
+            window = read_window(uid, grown.state, grown.fetch, readout.head)
             made = timeline.extend(window, grown.state)
         out["continued" if made is not None else "anew"] += 1
         if made is not None:
@@ -60,7 +60,7 @@ def grow(uid: str, pieces: Iterable[Sequence[Fact]]) -> Counter[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=5, whole=10, prove=60), phases=PHASES)
+@settings(max_examples=by_pace(everyday=5, full=10, prove=60), phases=PHASES)
 @given(logs(), st.integers(1, 4))
 def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: int) -> None:
     """With branches, copies, subagents, repeated ids, in pieces of one to four records."""
@@ -73,7 +73,7 @@ def test_any_session_is_continued_as_it_is_read_at_once(log: list[Fact], size: i
 def test_every_real_session_is_continued_as_it_is_read_at_once(shared: Path, part: int) -> None:
     """Its files in turn and mixed."""
     out: Counter[str] = Counter()
-    each = by_pace(everyday=32, whole=32, prove=4)
+    each = by_pace(everyday=32, full=32, prove=4)
     sessions = test_growth.sessions(shared / "data")[part::each]
     for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]

@@ -25,16 +25,16 @@ def test_a_word_of_a_title_finds_the_session_everywhere(own_house: House) -> Non
         names.write(json.dumps(named) + "\n")
     house.swept()
     uid = f"codex:{THREAD}"
-    found = house.ask("/api/search?q=flamingo").json["hits"]
+    hits = house.ask("/api/search?q=flamingo").json["hits"]
     listed = house.ask("/api/sessions?q=flamingo").json["sessions"]
     page = house.ask("/sessions?q=flamingo").body.decode()
     questions = Questions(house.store, Redactor(key=KEY).redact, lambda *_: {})
     answer = questions.answer("search", {"query": "flamingo"})
 
     assert [(uid, "title", None)] == [
-        (one["session_uid"], one["kind"], one["event_id"]) for one in found
+        (hit["session_uid"], hit["kind"], hit["event_id"]) for hit in hits
     ]
-    assert [uid] == [one["session_uid"] for one in listed]
+    assert [uid] == [row["session_uid"] for row in listed]
     assert "<mark>Flamingo</mark> ledger" in page
     assert THREAD[:8] in answer
     assert "title" in answer

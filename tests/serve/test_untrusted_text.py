@@ -58,8 +58,8 @@ def test_letters_of_all_scripts_stay() -> None:
 def test_a_frame_is_two_lines_with_one_boundary(lines: list[str], origin: str) -> None:
     """Whatever stands inside: bounded, closed once, and without anything that is not seen."""
     text = frame_answer(origin, lines)
-    found = text.split("\n")
-    head, end = found[0], found[-1]
+    framed = text.split("\n")
+    head, end = framed[0], framed[-1]
     boundary = head[1:17]
 
     assert re.fullmatch(r"[0-9a-f]{16}", boundary)

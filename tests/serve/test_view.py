@@ -47,7 +47,7 @@ def drawn(chart: Chart) -> Drawing:
 
 
 def all_rows(chart: Chart) -> Iterator[ChartRow]:
-    """Give the rows of the page, folded ones as well."""
+    """Return the rows of the page, folded ones as well."""
     for row in chart.rows:
         yield row
         if row.kind == "boundary" and row.number >= 0:
@@ -71,8 +71,8 @@ def test_everything_said_on_the_line_is_in_exactly_one_row(house: House) -> None
             if chart.session.states[place] is State.REPLAYED or fact.node.flags & Is.SUMMARY:
                 continue
             for number, block in enumerate(fact.blocks):
-                said = block.kind == "assistant_msg" and block.summary
-                if said or block.kind == "tool_call":
+                is_reply = block.kind == "assistant_msg" and block.summary
+                if is_reply or block.kind == "tool_call":
                     assert rows[place, number] == 1, (chart.session.uid, block)
             if fact.node.flags & Is.PROMPT:
                 assert sum(1 for r in all_rows(chart) if r.place == place) >= 1
@@ -98,12 +98,12 @@ def test_thin_facts_are_laid_out_as_whole_ones_are(house: House) -> None:
 
 def test_what_was_compacted_folds_into_its_boundary(house: House) -> None:
     """What was asked first of all stays in sight."""
-    folded = [one for one in charts(house) if one.bounds]
+    folded = [chart for chart in charts(house) if chart.bounds]
 
     for chart in folded:
         assert chart.rows[0].kind == "prompt"
         assert chart.rows[1].kind == "boundary"
-    assert any(row.kind == "test" for one in folded for row in one.bounds[0].rows)
+    assert any(row.kind == "test" for chart in folded for row in chart.bounds[0].rows)
 
 
 def test_a_prompt_that_corrects_is_a_correction(house: House) -> None:
@@ -152,13 +152,16 @@ def test_every_event_can_be_found_and_is_drawn(house: House) -> None:
     """By its name, wherever it stands: what holds it is opened."""
     for row in house.store.sessions(Filter()):
         chart = charts_of(house.context).get(house.context, row)
-        held = house.store.load_session(row.session.session_uid)
-        assert held is not None
+        stored = house.store.load_session(row.session.session_uid)
+        assert stored is not None
         drawing = drawn(chart)
-        for event in (one.event.event_id for one in house.store.events(row.session.session_uid)):
+        for event in (
+            stored_event.event.event_id
+            for stored_event in house.store.events(row.session.session_uid)
+        ):
             name = f"e{event:013x}"
-            found = chart.find(name)
-            assert found is not None
+            place_of = chart.find(name)
+            assert place_of is not None
             window = drawing.main(name)
             assert window.items or not chart.rows
             assert drawing.body(name) is not None
@@ -190,7 +193,7 @@ def test_every_part_is_drawn(house: House) -> None:
                 window = drawing.part(item.fold.part)
                 assert window is not None
                 assert window.items
-                lanes |= {one.lane for one in window.items}
+                lanes |= {row_view.lane for row_view in window.items}
 
     assert lanes == {"live", "dead", "rolled_back", "replayed", "side"}
 
@@ -266,13 +269,13 @@ def test_the_map_stays_within_its_frame(house: House) -> None:
     """Cells, points, marks and links, whatever the session."""
     for chart in charts(house):
         drawing = drawn(chart)
-        found = SessionOutline(drawing, drawing.main(), DisplayClock(UTC), "/s").map()
-        if found is None:
+        session_map = SessionOutline(drawing, drawing.main(), DisplayClock(UTC), "/s").map()
+        if session_map is None:
             continue
-        assert all(0 <= cell.at < 600 and 0 <= cell.heat <= 5 for cell in found.cells)
-        assert all(0 <= at <= 600 and 0 <= share <= 1 for at, share in found.points)
-        assert all(0 <= mark.at <= 600 for mark in found.marks)
-        assert all(at + size <= 601 for at, size in found.dead)
+        assert all(0 <= cell.at < 600 and 0 <= cell.heat <= 5 for cell in session_map.cells)
+        assert all(0 <= at <= 600 and 0 <= share <= 1 for at, share in session_map.points)
+        assert all(0 <= mark.at <= 600 for mark in session_map.marks)
+        assert all(at + size <= 601 for at, size in session_map.dead)
 
 
 def test_money_over_a_session_is_that_of_the_store(house: House) -> None:
@@ -309,7 +312,7 @@ def test_charts_are_made_once_and_let_go_when_there_are_too_many(house: House) -
 def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
     """Also where every turn left a branch behind."""
 
-    def whole(size: int) -> SessionGraph:
+    def session_of(size: int) -> SessionGraph:
         s = SampleTranscript(f"size-{size}", tmp_path, NOON - timedelta(days=30))
         for _ in range(size):
             s.prompt("Go on.")
@@ -319,7 +322,7 @@ def test_laying_out_takes_time_in_proportion(tmp_path: Path) -> None:
             s.bash("ls", "a\n")
         return load(s.save(tmp_path)).graph
 
-    made = {size: whole(size) for size in (60, 480)}
+    made = {size: session_of(size) for size in (60, 480)}
 
     def work(size: int) -> None:
         chart = Chart(readout_of(SessionGraph("claude:x", made[size].facts)))
@@ -368,7 +371,7 @@ def test_a_large_edit_is_counted_and_drawn_when_it_is_opened(tmp_path: Path) -> 
     large, little = drawing.main().items[1:]
     body = drawing.body(large.id)
 
-    assert [(one.path, one.plus, one.minus, one.lines) for one in large.diffs] == [
+    assert [(diff.path, diff.plus, diff.minus, diff.lines) for diff in large.diffs] == [
         ("a.py", 1, 1, [])
     ]
     assert not large.diffs[0].open

@@ -42,7 +42,7 @@ ROW_SHOWN = """() => {
   return Boolean(box && box.bottom > 80 && box.top < innerHeight);
 }"""
 """Whether the row of a hit without words is in view."""
-MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS") or by_pace(everyday=200, whole=200, prove=1500))
+MANY = int(os.environ.get("THENCE_VIEWER_SESSIONS") or by_pace(everyday=200, full=200, prove=1500))
 """Sessions of the large machine; 10000 in the run that the notes of a release quote."""
 LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 
@@ -50,7 +50,7 @@ LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 @pytest.fixture(scope="module")
 def real_house(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The real sessions of all clients, laid out as the clients lay them, and served."""
-    each = by_pace(everyday=60, whole=60, prove=1)
+    each = by_pace(everyday=60, full=60, prove=1)
     house = laid.real(shared, tmp_path_factory.mktemp("real"), each)
     house.swept()
     with house.serving():
@@ -104,7 +104,7 @@ def test_pages_are_sound_on_real_sessions(browser: Browser, real_house: House, l
     paths = [f"/sessions/{uids[0]}" for uids in agents.values()]
     paths += [f"/sessions/{fork}/beside/{origin}" for fork, origin in pairs[:6]]
     paths += [f"/projects/one?path={projects.projects(real_house.context, DisplayClock())[0].path}"]
-    some = [*PAGES, *paths][:: by_pace(everyday=6, whole=6, prove=1)]
+    some = [*PAGES, *paths][:: by_pace(everyday=6, full=6, prove=1)]
     with browsers.tab(browser, real_house) as tab:
         for path, other in zip(some, looks_from(look), strict=False):
             is_sound(tab, path, other)
@@ -117,7 +117,7 @@ def test_pages_are_sound_on_very_many_sessions(
     total = large_house.store.totals()[0].sessions
     assert MANY + 1 == total
     with browsers.tab(browser, large_house) as tab:
-        some = PAGES[:: by_pace(everyday=4, whole=4, prove=1)]
+        some = PAGES[:: by_pace(everyday=4, full=4, prove=1)]
         for path, other in zip(some, looks_from(look), strict=False):
             is_sound(tab, path, other)
         tab.set_look(look)
@@ -154,7 +154,7 @@ def test_hits_of_forty_queries_are_seen_and_marked(browser: Browser, real_house:
     """Each leads to its row, in view, in whatever fold it stands; its words are marked."""
     assert 40 == len(QUERIES)
     addresses = [hit_addresses(real_house, query) for query in QUERIES]
-    assert [] == [query for query, found in zip(QUERIES, addresses, strict=True) if not found]
+    assert [] == [query for query, hits in zip(QUERIES, addresses, strict=True) if not hits]
     rounds = [hit for some in zip_longest(*addresses) for hit in some if hit is not None]
     step = max(len(rounds) // HITS, 1)
     missed = []
@@ -174,9 +174,9 @@ def test_hits_of_forty_queries_are_seen_and_marked(browser: Browser, real_house:
 def hit_addresses(house: House, query: str) -> list[tuple[str, bool]]:
     """Return the addresses of the hits of a query in the list, and whether it has words."""
     body = house.ask(f"/sessions?{urlencode({'q': query})}").body.decode()
-    found = re.findall(r'<li><a class="cut" dir="auto" href="([^"]+)"', body)
+    paths = re.findall(r'<li><a class="cut" dir="auto" href="([^"]+)"', body)
     has_words = any(":" not in word for word in query.split())
-    return [(html.unescape(path), has_words) for path in dict.fromkeys(found)]
+    return [(html.unescape(path), has_words) for path in dict.fromkeys(paths)]
 
 
 def test_day_headings_of_a_long_list_count_days(large_house: House) -> None:
@@ -190,7 +190,7 @@ def test_day_headings_of_a_long_list_count_days(large_house: House) -> None:
         with_earlier=True,
     )
     for day, back in (("Today", 0), ("Yesterday", 1)):
-        headings = [one.sums for one in made.days if one.name == day]
+        headings = [heading.sums for heading in made.days if heading.name == day]
         assert not headings or headings == [stored[back]]
 
 
@@ -208,10 +208,10 @@ def test_costs_are_seen_by_day_week_month_and_all_time(browser: Browser, house: 
         expect(page.locator("#h-by")).to_have_text("By month")
         assert "days=0" in page.url
         assert "per=month" in page.url
-        with page.expect_download() as told:
+        with page.expect_download() as download:
             page.get_by_role("link", name="CSV").click()
-        assert "costs-by-month.csv" == told.value.suggested_filename
-        rows = told.value.path().read_text().splitlines()
+        assert "costs-by-month.csv" == download.value.suggested_filename
+        rows = download.value.path().read_text().splitlines()
         assert rows[0].startswith("month,sessions,")
         assert len(rows) - 1 == page.locator("tbody").first.locator("tr").count()
         page.locator("svg .bar").last.click()

@@ -22,9 +22,9 @@ from thence import Journal
 from thence.serve.questions import Questions
 
 TITLE = "Tide tables lose an hour"
-OPEN = "Write the notes for Lisbon"
-SPILLED = "neaptide"
-KILLED = """
+OPEN_TODO = "Write the notes for Lisbon"
+SPILLED_WORD = "neaptide"
+KILLED_PROGRAM = """
 import os, signal, sys
 from thence import Journal
 
@@ -42,8 +42,8 @@ def reply(content):
     return say("assistant", content, model="claude-sonnet-4-5", usage=usage, cost_usd=0.25)
 
 
-def call(name, tool, **given):
-    return reply([{{"type": "tool_use", "id": name, "name": tool, "input": given}}])
+def call(name, tool, **arguments):
+    return reply([{{"type": "tool_use", "id": name, "name": tool, "input": arguments}}])
 
 
 def result(name, text):
@@ -76,10 +76,10 @@ class Story(NamedTuple):
     house: House
     sessions: list[str]
     """Three generations: the killed one, and two that go on with it."""
-    said: list[str]
+    messages: list[str]
     """What the last one holds, as its journal gave it."""
     cost: float
-    everything: float
+    total_cost: float
     """What the last one took, and all three."""
 
     @property
@@ -100,7 +100,7 @@ class Story(NamedTuple):
         return answer.json
 
 
-def words(messages: list[Any]) -> list[str]:
+def texts_of(messages: list[Any]) -> list[str]:
     """What was said in messages, tools left out."""
     return [
         block["text"]
@@ -110,11 +110,11 @@ def words(messages: list[Any]) -> list[str]:
     ]
 
 
-def turn(session: Any, prompt: str, answer: str) -> None:
+def record_turn(session: Any, prompt: str, answer: str) -> None:
     """Record one turn that cost a quarter."""
     session.record("user", {"role": "user", "content": prompt})
-    told = {"role": "assistant", "content": answer, "model": "claude-sonnet-4-5", "cost_usd": 0.25}
-    session.record("assistant", {**told, "usage": {"input_tokens": 1000, "output_tokens": 100}})
+    reply = {"role": "assistant", "content": answer, "model": "claude-sonnet-4-5", "cost_usd": 0.25}
+    session.record("assistant", {**reply, "usage": {"input_tokens": 1000, "output_tokens": 100}})
     session.flush()
 
 
@@ -124,7 +124,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     house = empty(tmp_path_factory.mktemp("story"))
     home, project = house.homes.thence, house.homes.work / "tidepool"
     project.mkdir()
-    program = KILLED.format(title=TITLE, open=OPEN, spilled=SPILLED)
+    program = KILLED_PROGRAM.format(title=TITLE, open=OPEN_TODO, spilled=SPILLED_WORD)
     done = subprocess.run(
         [sys.executable, "-c", program, str(home), str(project)],
         check=False,
@@ -135,23 +135,23 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     first = done.stdout.strip()
     journal = Journal(home)
     with journal.resume(first) as second:
-        turn(second, "You were interrupted. Fix it.", "Windows are cut in UTC now.")
+        record_turn(second, "You were interrupted. Fix it.", "Windows are cut in UTC now.")
     with journal.resume(second.id) as third:
-        turn(third, "Is it tested?", "Yes, for Lisbon.")
+        record_turn(third, "Is it tested?", "Yes, for Lisbon.")
         before = third.tip
         assert before is not None
-        turn(third, "Add a test for Reykjavik.", "Reykjavik has no change of the clock.")
+        record_turn(third, "Add a test for Reykjavik.", "Reykjavik has no change of the clock.")
         third.rewind(before)
-        turn(third, "Then add one for Azores.", "Added.")
-        said, cost, everything = words(third.messages), third.cost, third.cumulative_cost
-    made = Story(house, [first, second.id, third.id], said, cost, everything)
-    swept = made.run("sweep")
-    assert (0, "") == (swept.code, swept.err), swept
-    handed = made.run("handoff", third.id, "--to", "claude", "--yes")
-    assert 0 == handed.code, handed
-    assert 0 == made.run("sweep").code
+        record_turn(third, "Then add one for Azores.", "Added.")
+        texts, cost, total_cost = texts_of(third.messages), third.cost, third.cumulative_cost
+    recorded = Story(house, [first, second.id, third.id], texts, cost, total_cost)
+    result = recorded.run("sweep")
+    assert (0, "") == (result.code, result.err), result
+    handoff = recorded.run("handoff", third.id, "--to", "claude", "--yes")
+    assert 0 == handoff.code, handoff
+    assert 0 == recorded.run("sweep").code
     with house.serving():
-        yield made
+        yield recorded
     house.close()
 
 
@@ -161,19 +161,19 @@ def test_every_reader_gives_the_same_messages(story: Story) -> None:
     shown = story.run("show", story.last, "--as", "messages").json
     asked = story.get(f"/api/sessions/{story.last}/messages")["messages"]
 
-    assert story.said == words(shown)
-    assert story.said == words(asked)
-    assert "Add a test for Reykjavik." not in story.said
-    assert "Then add one for Azores." in story.said
+    assert story.messages == texts_of(shown)
+    assert story.messages == texts_of(asked)
+    assert "Add a test for Reykjavik." not in story.messages
+    assert "Then add one for Azores." in story.messages
 
 
 def test_what_was_handed_over_is_the_same_conversation(story: Story) -> None:
     """The other agent's session holds what the first agent's does, under the same title."""
     listed = story.run("ls", "--agent", "claude", "--json").json
-    assert [TITLE] == [one["title"] for one in listed]
-    handed = story.run("show", listed[0]["session_uid"], "--as", "messages").json
+    assert [TITLE] == [row["title"] for row in listed]
+    copied = story.run("show", listed[0]["session_uid"], "--as", "messages").json
 
-    assert story.said == words(handed)
+    assert story.messages == texts_of(copied)
 
 
 def test_chain_stream_and_pages_show_the_same_prompts(story: Story) -> None:
@@ -187,8 +187,8 @@ def test_chain_stream_and_pages_show_the_same_prompts(story: Story) -> None:
     listener = Listener(story.house, f"/api/sessions/{story.last}/live")
     listener.wait_for("ready")
     listener.close()
-    streamed = [heard.data for heard in listener.of("event")]
-    told = [
+    streamed = [event.data for event in listener.of("event")]
+    outputs = [
         story.run("show", story.last).out,
         story.run("tree", story.last).out,
         story.run("show", story.last, "--as", "markdown").out,
@@ -200,16 +200,16 @@ def test_chain_stream_and_pages_show_the_same_prompts(story: Story) -> None:
 
     for events in (chain, streamed):
         summaries = [event["summary"] for event in events if event["kind"] == "user_msg"]
-        assert prompts == [one for one in summaries if one in prompts]
+        assert prompts == [summary for summary in summaries if summary in prompts]
         assert "Add a test for Reykjavik." not in summaries
-    for text in told:
+    for text in outputs:
         assert all(prompt in text for prompt in prompts)
 
 
 def test_every_reader_gives_the_same_title(story: Story) -> None:
     """The name that the first session was given is that of the whole work."""
-    listed = {one["title"] for one in story.run("ls", "--json").json}
-    asked = {one["title"] for one in story.get("/api/sessions")["sessions"]}
+    listed = {row["title"] for row in story.run("ls", "--json").json}
+    asked = {row["title"] for row in story.get("/api/sessions")["sessions"]}
     page = story.house.ask(f"/sessions/thence:{story.last}").body.decode()
 
     assert ({TITLE}, {TITLE}) == (listed, asked)
@@ -221,11 +221,11 @@ def test_every_reader_gives_the_same_money(story: Story) -> None:
     """Each session's own, once; together what the journal says of all of them."""
     listed = story.run("ls", "--agent", "thence", "--json").json
     asked = story.get("/api/sessions?agent=thence")["sessions"]
-    cost = {one["native_session_id"]: sum(one["usd"].values()) for one in listed}
+    cost = {row["native_session_id"]: sum(row["usd"].values()) for row in listed}
 
-    assert cost == {one["native_session_id"]: sum(one["usd"].values()) for one in asked}
+    assert cost == {row["native_session_id"]: sum(row["usd"].values()) for row in asked}
     assert pytest.approx(story.cost) == cost[story.last]
-    assert pytest.approx(story.everything) == sum(cost.values())
+    assert pytest.approx(story.total_cost) == sum(cost.values())
 
 
 def test_what_was_left_open_stays_open_in_who_goes_on(story: Story) -> None:
@@ -235,9 +235,9 @@ def test_what_was_left_open_stays_open_in_who_goes_on(story: Story) -> None:
     shown = story.run("show", story.last, "--json").json["pending"]
     listed = story.run("todos", "--json").json
 
-    assert [OPEN] == own
-    assert OPEN in [todo["text"] for todo in shown]
-    assert OPEN in [todo["text"] for todo in listed]
+    assert [OPEN_TODO] == own
+    assert OPEN_TODO in [todo["text"] for todo in shown]
+    assert OPEN_TODO in [todo["text"] for todo in listed]
 
 
 @pytest.mark.slow
@@ -254,8 +254,8 @@ def test_a_browser_shows_the_same_story(story: Story) -> None:
         tab.opened()
         everything = page.locator("main").inner_text()
         to_dos = tab.go("/").locator("main").inner_text()
-        found = tab.go("/sessions?q=Azores").locator("main").inner_text()
-        page = tab.go(f"/sessions/thence:{story.sessions[0]}?q={SPILLED}")
+        results = tab.go("/sessions?q=Azores").locator("main").inner_text()
+        page = tab.go(f"/sessions/thence:{story.sessions[0]}?q={SPILLED_WORD}")
         tab.opened()
         links = page.locator("a[href*='/spill/']")
         spilled = [link.get_attribute("href") for link in links.all()]
@@ -263,18 +263,18 @@ def test_a_browser_shows_the_same_story(story: Story) -> None:
 
     assert TITLE == title
     assert f"${story.cost:.2f}" in facts
-    places = [shown.find(text) for text in story.said if text in shown]
+    places = [shown.find(text) for text in story.messages if text in shown]
     assert places == sorted(places)
-    assert [] == [text for text in story.said if text not in everything]
+    assert [] == [text for text in story.messages if text not in everything]
     assert (False, True) == tuple("Reykjavik has no" in text for text in (shown, everything))
-    assert OPEN in to_dos
-    assert TITLE in found
-    assert [True] == [SPILLED in story.house.ask(str(path)).body.decode() for path in spilled]
+    assert OPEN_TODO in to_dos
+    assert TITLE in results
+    assert [True] == [SPILLED_WORD in story.house.ask(str(path)).body.decode() for path in spilled]
     assert [] == errors
 
 
 def test_what_was_said_is_found(story: Story) -> None:
     """Words of any generation lead to the session that holds them."""
-    found = story.run("search", "Azores", "--json").json["hits"]
+    hits = story.run("search", "Azores", "--json").json["hits"]
 
-    assert f"thence:{story.last}" in {hit["session_uid"] for hit in found}
+    assert f"thence:{story.last}" in {hit["session_uid"] for hit in hits}

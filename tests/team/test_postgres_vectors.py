@@ -11,7 +11,15 @@ import pytest
 
 from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
-from tests.cli.test_semantic import BOAT, DIMENSIONS, LAMP, ON, SECRET, MadeUpEncoder, found
+from tests.cli.test_semantic import (
+    BOAT,
+    DIMENSIONS,
+    LAMP,
+    ON,
+    SECRET,
+    MadeUpEncoder,
+    sessions_found,
+)
 from tests.postgres import Cluster
 from thence.memory import encoder as encoders
 from thence.memory.search import parse
@@ -96,14 +104,14 @@ def test_both_stores_give_the_same_order(
     monkeypatch.delenv("THENCE_STORE")
     desk.sweep()
     path = str(desk.home / "memory" / "thence.db")
-    with closing(Sqlite(path)) as local, team(postgres, tmp_path, "a", encoder) as all_:
+    with closing(Sqlite(path)) as local, team(postgres, tmp_path, "a", encoder) as shared:
         local.use_encoder(encoder)
         answers = [
             [
                 [(hit.session_uid, hit.event_id, round(hit.score, 6)) for hit in answer.matches]
                 for answer in (store.search(parse(question), 20) for question in QUESTIONS)
             ]
-            for store in (local, all_)
+            for store in (local, shared)
         ]
 
     assert (3, 0) == (swept["embedded"], swept["unembedded"])
@@ -120,7 +128,7 @@ def test_vectors_go_with_what_they_were_made_from(
     first = rows(postgres, tmp_path)
     desk.run("evict", LAMP, "--yes")
     evicted = rows(postgres, tmp_path)[f"claude:{LAMP}"]
-    still = found(desk, "lantern illuminates")
+    still = sessions_found(desk, "lantern illuminates")
     desk.run("forget", LAMP, "--yes")
     left = set(rows(postgres, tmp_path))
     rule = '[[session_memory.redact]]\nname = "part"\npattern = "stern"\nkeywords = ["stern"]\n'

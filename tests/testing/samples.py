@@ -71,7 +71,7 @@ def grok(root: Path) -> None:
     folder.call("c1", command="make test")
     folder.event("permission_requested", tool="run_terminal_command")
     folder.result("c1", "1 failed", 1)
-    folder.said(ANSWER)
+    folder.say(ANSWER)
     folder.done()
     folder.turn("Thanks.", 1)
     folder.chat(type="user", content=[{"type": "text", "text": "Why is the build red?"}])

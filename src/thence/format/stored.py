@@ -359,10 +359,30 @@ def _ref_decoder() -> msgspec.msgpack.Decoder[list[Any]]:
 
 
 _REF_DECODER = _ref_decoder()
+_RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
     """Return events of one session as bytes; what follows from the others is left out."""
+    return _ENCODER.encode(_row_values(uid, rows))
+
+
+def change_encoded(
+    uid: str, body: bytes, altered: Mapping[int, StoredEvent], new: Iterable[StoredEvent]
+) -> bytes:
+    """Return encoded events with others in some places, and new ones after all.
+
+    Those that stay are neither decoded nor encoded again. An event that takes the place of one has
+    its id and its number, so that what the next one leaves out still follows from it.
+    """
+    rows: list[Any] = _RAW_DECODER.decode(body)
+    for place, row in altered.items():
+        [rows[place]] = _row_values(uid, [row])
+    return _ENCODER.encode([*rows, *_row_values(uid, new)])
+
+
+def _row_values(uid: str, rows: Iterable[StoredEvent]) -> list[Any]:
+    """Return events as they are written, the first one in full."""
     name = event_ids(uid)
     out: list[tuple[list[Any], tuple[Any, ...]]] = []
     before, last = None, None
@@ -377,7 +397,7 @@ def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
             event[_ID] = _AS_NAMED
         out.append((event, rest))
         before, last = at, seq
-    return _ENCODER.encode(out)
+    return out
 
 
 def decode_events(uid: str, body: bytes) -> list[StoredEvent]:

@@ -21,6 +21,7 @@ from thence.format.normal import KINDS
 from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     StoredEvent,
+    change_encoded,
     decode_events,
     decode_refs,
     encode_events,
@@ -56,24 +57,31 @@ class PageChanges(msgspec.Struct):
 
 def pack_page(uid: str, rows: Iterable[StoredEvent]) -> bytes:
     """Return events as the bytes of a page."""
+    return _compress(encode_events(uid, rows))
+
+
+def _compress(body: bytes) -> bytes:
     # In front of each page, so that one of an older fold is known without decoding it.
-    body = fold.VERSION.to_bytes(2, "big") + encode_events(uid, rows)
-    return zstandard.ZstdCompressor(level=3).compress(body)
+    return zstandard.ZstdCompressor(level=3).compress(fold.VERSION.to_bytes(2, "big") + body)
+
+
+def _decompress(page: bytes) -> bytes | None:
+    """Return the encoded events of a page; None when another version of the fold made it."""
+    body = zstandard.ZstdDecompressor().decompress(page)
+    return body[2:] if int.from_bytes(body[:2], "big") == fold.VERSION else None
 
 
 def unpack_page(uid: str, page: bytes) -> list[StoredEvent] | None:
     """Return the events of a page; None when another version of the fold made it."""
-    body = zstandard.ZstdDecompressor().decompress(page)
-    if int.from_bytes(body[:2], "big") != fold.VERSION:
-        return None  # the caller derives these events from the facts instead
-    return decode_events(uid, body[2:])
+    body = _decompress(page)
+    # Of None the caller derives these events from the facts instead.
+    return None if body is None else decode_events(uid, body)
 
 
 def unpack_refs(page: bytes) -> dict[int, str | None]:
     """Return where payloads of a page lie; none when another version of the fold made it."""
-    body = zstandard.ZstdDecompressor().decompress(page)
-    is_ours = int.from_bytes(body[:2], "big") == fold.VERSION
-    return decode_refs(body[2:]) if is_ours else {}
+    body = _decompress(page)
+    return {} if body is None else decode_refs(body)
 
 
 def rename_page(uid: str, page: bytes, refs: Mapping[str, str]) -> bytes:
@@ -178,6 +186,9 @@ def change_pages(
     `pages` are those from the first one on that holds an event which is altered or gone, and the
     last one in any case; `numbers` are those of the altered events and of those that are gone.
     """
+    grown = _grow_pages(uid, pages, change, numbers)
+    if grown is not None:
+        return grown
     read = {at: unpack_page(uid, body) for at, body in pages.items()}
     rows = {at: page for at, page in read.items() if page is not None}
     last = max((row.seq for page in rows.values() for row in page[-1:]), default=-1)
@@ -192,6 +203,49 @@ def change_pages(
         sorted(at for at in old if at in pages and at not in written),
         {row.event.event_id: row.seq for row in changed},
     )
+
+
+def _grow_pages(
+    uid: str, pages: Mapping[int, bytes], change: SessionChange, numbers: Numbers
+) -> PageChanges | None:
+    """Return what a change does to pages without decoding the events that stay as they are.
+
+    None when that is not possible: where events are gone, or were never in a page.
+    """
+    bodies = {at: body for at, page in pages.items() if (body := _decompress(page)) is not None}
+    if change.vanished or not bodies or len(bodies) < len(pages):
+        return None
+    places = {
+        at: {seq: place for place, seq in enumerate(decode_refs(body))}
+        for at, body in bodies.items()
+    }
+    starts = sorted(places)
+    last = max(places[starts[-1]])
+    if max((seq for seq in numbers.values() if seq is not None), default=-1) > last:
+        return None
+    changed = _number_changed(change, numbers, last)
+    altered: dict[int, dict[int, StoredEvent]] = {at: {} for at in starts}
+    new: list[StoredEvent] = []
+    for row in changed:
+        start = starts[max(bisect_right(starts, row.seq) - 1, 0)]
+        place = places[start].get(row.seq)
+        if place is not None:
+            altered[start][place] = row
+        elif row.seq > last:
+            new.append(row)
+        else:
+            return None
+    room = max(PAGE_EVENTS - len(places[starts[-1]]), 0)
+    added = {starts[-1]: new[:room]}
+    written = {
+        at: _compress(change_encoded(uid, bodies[at], altered[at], added.get(at, ())))
+        for at in starts
+        if altered[at] or added.get(at)
+    }
+    for at in range(room, len(new), PAGE_EVENTS):
+        part = new[at : at + PAGE_EVENTS]
+        written[part[0].seq] = pack_page(uid, part)
+    return PageChanges(written, [], {row.event.event_id: row.seq for row in changed})
 
 
 def _number_changed(change: SessionChange, numbers: Numbers, last: int) -> list[StoredEvent]:

@@ -98,7 +98,7 @@ class SqlReads:
     def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""
         if what == "removals":
-            for at, kind, body in self._every("SELECT at, what, body FROM removals ORDER BY id"):
+            for at, kind, body in self._removals():
                 yield {"at": at, "what": kind, **msgspec.json.decode(body)}
             return
         where, values = self._where(wanted)
@@ -116,6 +116,10 @@ class SqlReads:
             entry = dict(zip(NAMES[what], row, strict=True))
             body = entry.pop("body", None)
             yield {**entry, **(msgspec.msgpack.decode(body) if body is not None else {})}
+
+    def _removals(self) -> list[Any]:
+        # A method of its own: a store of several tenants leaves out those of others.
+        return self._every("SELECT at, what, body FROM removals ORDER BY id")
 
     def _of_session(self, table: str) -> str:
         return self.dialect.of_session.format(table=table)

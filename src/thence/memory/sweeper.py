@@ -43,9 +43,9 @@ EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
 EMBED_PAUSE_S: Final = 30.0
 """Seconds before missing vectors are looked for again, once there was none."""
-REST_RATIO: Final = 1.5
-"""Pause after a sweep, in seconds for each second of processor time that it took: sweeping one
-file after another takes less than half a core. At most a second."""
+CORE_SHARE: Final = 0.4
+"""Share of a core that sweeps take at most: after each one there is a pause, of a second at most.
+A sweep that waited for a busy machine took its share slowly enough."""
 LOCK_TIMEOUT_S: Final = 2.0
 """Seconds that a sweep waits for the lock of another one."""
 
@@ -116,6 +116,8 @@ class Sweeper:
         """Why the last sweep failed."""
         self._notes: list[str] = []
         """What the last sweep that applied storage limits had to say."""
+        self._heard_at = 0.0
+        """When something was written last: more will follow."""
         self._watched = threading.Event()
         """What is written from now on will be told, so what was written before can be swept."""
         self._threads: list[threading.Thread] = []
@@ -167,10 +169,12 @@ class Sweeper:
         finally:
             self._watched.set()
         for paths in batches:
+            self._heard_at = time.monotonic()
             self.nudge(paths)
 
     def _step_ms(self) -> int:
-        return STEP_MS if self._hub.has_clients else UNSEEN_STEP_MS
+        is_quiet = time.monotonic() - self._heard_at > TICK_S
+        return UNSEEN_STEP_MS if is_quiet and not self._hub.has_clients else STEP_MS
 
     def work(self) -> None:
         """Sweep and publish, again and again."""
@@ -265,14 +269,15 @@ class Sweeper:
         known, roots = narrow_to(self._known, self._roots, paths)
         if not roots:
             return 0.0
-        rest, began = TICK_S, time.thread_time()
+        rest, began, cpu_began = TICK_S, time.monotonic(), time.thread_time()
         try:
             # Where a file is gone, the session of it is found among all that are stored.
             are_there = all(os.path.lexists(path) for path in paths)
             self._sweep_home(
                 known, roots, wait_s=LOCK_TIMEOUT_S, digests=False, only_found=are_there
             )
-            rest = min(REST_RATIO * (time.thread_time() - began), TICK_S)
+            seconds, cpu_s = time.monotonic() - began, time.thread_time() - cpu_began
+            rest = min(max(cpu_s / CORE_SHARE - seconds, 0.0), TICK_S)
         except StoreLocked:
             self.nudge(paths)  # another one sweeps, and may have passed them already
         uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}
