@@ -34,7 +34,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         script.user("Rename it.")
         desk.write_claude(script, ago=timedelta(minutes=59 - at))
     desk.write_claude(windows())
-    desk.write_codex(DUMP.replace("01a00000-0000", "01a00000-0001"))
+    # Yesterday at any hour of the day: not so long ago that it may have been the day before.
+    desk.write_codex(DUMP.replace("01a00000-0000", "01a00000-0001"), ago=timedelta(hours=23))
     desk.sweep()
     return desk
 

@@ -24,6 +24,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from tests.pace import PROVING
 from tests.serve import looks
 from tests.serve.conftest import House
 from tests.serve.looks import Look
@@ -119,11 +120,17 @@ class Tab:
         violations: list[str] = self.page.evaluate("window.__csp")
         return violations
 
-    def complaints(self) -> list[str]:
-        """What axe-core finds on this page that keeps somebody out: serious or worse."""
+    def complaints(self, *, contrast: bool = PROVING) -> list[str]:
+        """What axe-core finds on this page that keeps somebody out: serious or worse.
+
+        Contrast takes most of the time, and is that of the theme: `test_pages` looks at it on
+        every page, `make prove` wherever this is asked.
+        """
         self.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
         report: dict[str, Any] = self.page.evaluate(
-            "axe.run(document, {resultTypes: ['violations'], preload: false})"
+            "contrast => axe.run(document, {resultTypes: ['violations'], preload: false,"
+            " rules: {'color-contrast': {enabled: contrast}}})",
+            contrast,
         )
         return [
             f"{violation['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"

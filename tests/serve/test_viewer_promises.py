@@ -50,7 +50,7 @@ LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 @pytest.fixture(scope="module")
 def real_house(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The real sessions of all clients, laid out as the clients lay them, and served."""
-    each = by_pace(everyday=20, full=20, prove=1)
+    each = by_pace(everyday=60, full=60, prove=1)
     house = laid.real(shared, tmp_path_factory.mktemp("real"), each)
     house.swept()
     with house.serving():
