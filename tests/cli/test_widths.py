@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -111,12 +111,24 @@ def test_the_head_of_a_session_starts_with_date_project_and_cost(
     assert cost.startswith("$")
 
 
-@pytest.mark.parametrize("since", ["yesterday", "7d", "2026-01-31"])
+@pytest.mark.parametrize("since", ["7d", "2026-01-31"])
 def test_since_takes_words_and_dates(desk: Desk, since: str) -> None:
     """What happened before is left out."""
     rows = desk.run("ls", "--since", since, "--json").json
 
     assert len(rows) == 4
+
+
+def test_since_yesterday_begins_with_that_day(desk: Desk) -> None:
+    """At whatever hour it is asked: early in a day, a session of 26 hours ago is older."""
+    midnight = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}T00:00"
+    rows = desk.run("ls", "--json").json
+    expected = {row["session_uid"] for row in rows if row["ended_at"] >= midnight}
+
+    assert expected == {
+        row["session_uid"] for row in desk.run("ls", "--since", "yesterday", "--json").json
+    }
+    assert len(expected) >= 3
 
 
 def test_since_today_leaves_out_what_is_older(desk: Desk) -> None:
