@@ -1,14 +1,13 @@
-"""`thence sweep --watch` beside agents that write: 50 files, 20 lines a second each, for a minute.
+"""`thence sweep --watch` while 50 sessions grow by 20 lines a second each, for a minute.
 
-Once with files that are new, and once with some that have 72,000 lines already
+Measured once with new sessions, and once with some that have 72,000 lines already
 (`THENCE_WATCH_LONG` of them, each of `THENCE_WATCH_LINES`): a line of a long session must not cost
-more. Five are long unless told otherwise: to read fifty of them first takes ten minutes. What is
-measured is the same, except that the tables hold fewer rows; the lag of the long ones is told
-beside that of all.
+more. Five are long by default, because importing fifty first takes ten minutes. Their lag is
+reported beside that of all; only the tables hold fewer rows than with fifty.
 
-Every line must be kept. Told are the share of one core that watching took, also when nothing is
-written, its memory, and the lag: how long the oldest line had waited that was not kept yet, over
-all files, looked at four times a second. `THENCE_WATCH_SECONDS` makes it shorter.
+Every line must be stored. The figures are the share of one core, also while nothing is written,
+peak memory, and the lag: the age of the oldest line that is not stored yet, over all files,
+sampled four times a second. `THENCE_WATCH_SECONDS` makes the run shorter.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from thence.format.records import time_text
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
 
-FILES = 50
-RATE = 20
-SECONDS = float(os.environ.get("THENCE_WATCH_SECONDS", "60"))
-LONG = int(os.environ.get("THENCE_WATCH_LONG", "5"))
-LINES = int(os.environ.get("THENCE_WATCH_LINES", "72000"))
-IDLE = 5.0
-"""Seconds of watching before the first line is written."""
-LATEST = 120.0
-"""Seconds after the last line within which all of them are kept, on however busy a machine."""
+FILE_COUNT = 50
+LINES_PER_S = 20
+DURATION_S = float(os.environ.get("THENCE_WATCH_SECONDS", "60"))
+LONG_COUNT = int(os.environ.get("THENCE_WATCH_LONG", "5"))
+LONG_LINES = int(os.environ.get("THENCE_WATCH_LINES", "72000"))
+IDLE_S = 5.0
+"""How long it watches before the first line is written."""
+MAX_WAIT_S = 120.0
+"""How long all lines may take to be stored after the last one, on a busy machine."""
 
 
-class Agent:
+class GrowingSession:
     """One session of Claude Code that grows line by line."""
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -75,63 +74,70 @@ class Agent:
         self._last = own
 
     def begin(self, lines: int) -> None:
-        """Write what is there before anybody watches."""
+        """Write the lines that it has before it is watched."""
         for number in range(lines):
             self.write(number, flush=number == lines - 1)
         self.before = lines
 
-    def lag(self, kept: int, now: float) -> float:
-        """How long ago its oldest line was written that is not kept."""
-        number = kept - self.before
+    def lag_s(self, stored: int, now: float) -> float:
+        """Return the age of its oldest line that is not stored, in seconds."""
+        number = stored - self.before
         return now - self.written[number] if number < len(self.written) else 0.0
 
 
-class Watched(NamedTuple):
-    """What watching took."""
+class WatchResult(NamedTuple):
+    """The figures of one run."""
 
     lines: int
-    kept: int
+    stored: int
     idle: float
     busy: float
     lags: list[float]
-    """The longest of all files, at each look."""
+    """The longest of all files, at each sample."""
     long_lags: list[float]
     """The longest of those that were long before."""
     memory: int
 
 
-def kept(store: Sqlite) -> dict[str, int]:
+def count_events(store: Sqlite) -> dict[str, int]:
     """Count the events of each session."""
     return {row.session.native_session_id: row.events for row in store.sessions()}
 
 
-def spent(process: int) -> float:
-    """Give the processor seconds of a process and of its children that ended."""
+def cpu_seconds(process: int) -> float:
+    """Return the CPU seconds of a process and of its children that ended."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def memory(process: int) -> int:
-    """Give the most bytes that a process held in memory so far."""
+def peak_memory(process: int) -> int:
+    """Return the peak memory of a process so far, in bytes."""
     lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def grown(agents: Sequence[Agent], store: Sqlite) -> tuple[list[float], list[float]]:
-    """Let the agents write; return the lag at each look, of all files and of the long ones."""
+def write_lines(
+    sessions: Sequence[GrowingSession], store: Sqlite
+) -> tuple[list[float], list[float]]:
+    """Write to all sessions; return the lags sampled, of all files and of the long ones."""
     lags: list[float] = []
     long_lags: list[float] = []
-    start = looked = time.monotonic()
-    for number in range(round(SECONDS * RATE)):
-        for agent in agents:
-            agent.write(number)
-            agent.written.append(time.monotonic())
-        if time.monotonic() - looked >= 0.25:
-            events, looked = kept(store), time.monotonic()
-            each = {agent: agent.lag(events.get(agent.name, 0), looked) for agent in agents}
+    start = sampled_at = time.monotonic()
+    for number in range(round(DURATION_S * LINES_PER_S)):
+        for session in sessions:
+            session.write(number)
+            session.written.append(time.monotonic())
+        if time.monotonic() - sampled_at >= 0.25:
+            events, sampled_at = count_events(store), time.monotonic()
+            each = {
+                session: session.lag_s(events.get(session.name, 0), sampled_at)
+                for session in sessions
+            }
             lags.append(max(each.values()))
-            long_lags.append(max((each[agent] for agent in agents if agent.before), default=0.0))
-        time.sleep(max(start + (number + 1) / RATE - time.monotonic(), 0))
+            long_lags.append(
+                max((each[session] for session in sessions if session.before), default=0.0)
+            )
+        time.sleep(max(start + (number + 1) / LINES_PER_S - time.monotonic(), 0))
     return lags, long_lags
 
 
@@ -139,13 +145,13 @@ def _is_digested(store: Sqlite) -> bool:
     return next(store.sessions(Filter(analysed=False, limit=1)), None) is None
 
 
-def watched(home: Path, long: int) -> Watched:
-    """Watch 50 files of which some are long already."""
+def measure_watch(home: Path, long: int) -> WatchResult:
+    """Watch 50 sessions of which some are long already, and return the figures."""
     folder = home / ".claude" / "projects" / "-home-dev-tidepool"
     folder.mkdir(parents=True)
-    agents = [Agent(folder, number) for number in range(FILES)]
-    for agent in agents[:long]:
-        agent.begin(LINES)
+    sessions = [GrowingSession(folder, number) for number in range(FILE_COUNT)]
+    for session in sessions[:long]:
+        session.begin(LONG_LINES)
     env = {"PATH": os.environ["PATH"], "HOME": str(home)}
     entry = "from thence.cli import main; main()"
     if long:  # by a process of its own, whose memory is not that of watching
@@ -162,47 +168,50 @@ def watched(home: Path, long: int) -> Watched:
         while not path.exists():
             time.sleep(0.1)
         store = Sqlite(str(path))
-        time.sleep(IDLE / 2)
+        time.sleep(IDLE_S / 2)
         while not _is_digested(store):
             time.sleep(1.0)
-        before = spent(watcher.pid)
-        time.sleep(IDLE)
-        idle = (spent(watcher.pid) - before) / IDLE
-        before = spent(watcher.pid)
-        lags, long_lags = grown(agents, store)
-        busy = (spent(watcher.pid) - before) / SECONDS
-        lines = sum(len(agent.written) for agent in agents)
-        until = time.monotonic() + LATEST
-        while (held := sum(kept(store).values()) - long * LINES) < lines:
+        before = cpu_seconds(watcher.pid)
+        time.sleep(IDLE_S)
+        idle = (cpu_seconds(watcher.pid) - before) / IDLE_S
+        before = cpu_seconds(watcher.pid)
+        lags, long_lags = write_lines(sessions, store)
+        busy = (cpu_seconds(watcher.pid) - before) / DURATION_S
+        lines = sum(len(session.written) for session in sessions)
+        until = time.monotonic() + MAX_WAIT_S
+        while (stored := sum(count_events(store).values()) - long * LONG_LINES) < lines:
             if time.monotonic() > until:
                 break
             time.sleep(0.25)
         store.close()
-        most = memory(watcher.pid)
-    return Watched(lines, held, idle, busy, lags, long_lags, most)
+        peak = peak_memory(watcher.pid)
+    return WatchResult(lines, stored, idle, busy, lags, long_lags, peak)
 
 
-def _late(lags: Sequence[float]) -> float:
+def _p99(lags: Sequence[float]) -> float:
     return sorted(lags)[int(0.99 * len(lags))]
 
 
 def main() -> int:
-    """Measure; 1 for each budget that was missed."""
+    """Measure and print; return how many budgets were missed."""
     missed = 0
-    for long in (0, LONG) if LONG else (0,):
+    for long in (0, LONG_COUNT) if LONG_COUNT else (0,):
         with tempfile.TemporaryDirectory() as name:
-            took = watched(Path(name), long)
-        late = _late(took.lags)
-        which = f"{long} of them with {LINES:,} lines" if long else "all new"
+            result = measure_watch(Path(name), long)
+        p99 = _p99(result.lags)
+        which = f"{long} of them with {LONG_LINES:,} lines" if long else "all new"
         print(
-            f"watch: {FILES} files, {which}, {RATE} lines/s each, {SECONDS:g} s:"
-            f" {took.lines:,} lines;"
-            f" idle {took.idle:.1%} of a core, busy {took.busy:.0%}, {took.memory / 1e6:.0f} MB;"
-            f" lag p50 {statistics.median(took.lags):.2f} s, p99 {late:.2f} s"
-            + (f", of the long ones p99 {_late(took.long_lags):.2f} s" if long else "")
+            f"watch: {FILE_COUNT} files, {which}, {LINES_PER_S} lines/s each, {DURATION_S:g} s:"
+            f" {result.lines:,} lines;"
+            f" idle {result.idle:.1%} of a core, busy {result.busy:.0%},"
+            f" {result.memory / 1e6:.0f} MB;"
+            f" lag p50 {statistics.median(result.lags):.2f} s, p99 {p99:.2f} s"
+            + (f", of the long ones p99 {_p99(result.long_lags):.2f} s" if long else "")
         )
-        told = f", {long} sessions of {LINES:,} lines" if long else ""
-        missed += verdict(f"lines written per line kept{told}", took.lines / max(took.kept, 1), 1)
-        missed += verdict(f"p99 of the lag / 1 s{told}", late, 1)
-        missed += verdict(f"share of a core while files grow / half{told}", took.busy / 0.5, 1)
+        suffix = f", {long} sessions of {LONG_LINES:,} lines" if long else ""
+        missed += verdict(
+            f"lines written per line stored{suffix}", result.lines / max(result.stored, 1), 1
+        )
+        missed += verdict(f"p99 of the lag / 1 s{suffix}", p99, 1)
+        missed += verdict(f"share of a core while files grow / half{suffix}", result.busy / 0.5, 1)
     return missed

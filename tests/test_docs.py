@@ -43,9 +43,9 @@ def run(*arguments: str, program: str | None = None) -> str:
 @pytest.mark.parametrize(("page", "arguments", "shown"), COMMANDS_SHOWN)
 def test_commands_print_what_the_page_shows(page: str, arguments: str, shown: str) -> None:
     """A reader who types it sees the same."""
-    said = run(*arguments.split())
+    output = run(*arguments.split())
 
-    assert shown == said
+    assert shown == output
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_first_screen_says_what_it_is_and_the_two_commands() -> None:
 def drawn() -> dict[str, list[str]]:
     """Names of modules in DESIGN.md's drawing of the layers, by layer; may hold patterns."""
     design = (ROOT / "DESIGN.md").read_text()
-    found = re.search(r"```\n(testing .*?)```", design, re.DOTALL)
-    assert found
+    match = re.search(r"```\n(testing .*?)```", design, re.DOTALL)
+    assert match
     out: dict[str, list[str]] = {}
-    for line in found[1].splitlines():
+    for line in match[1].splitlines():
         names = line.strip().partition("  ")[0].split()
         if line.startswith(" "):
             out[list(out)[-1]] += names
@@ -127,12 +127,12 @@ def drawn() -> dict[str, list[str]]:
 
 def modules_in(folder: Path) -> set[str]:
     """Names of the modules and packages in a folder; none in what is a file."""
-    found = {
+    stems = {
         path.stem
         for path in folder.glob("*")
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    return found - {"__init__", "__main__"}
+    return stems - {"__init__", "__main__"}
 
 
 def test_the_drawing_of_the_layers_names_every_module_and_no_other() -> None:
@@ -161,10 +161,10 @@ def test_map_for_agents_fits_one_page() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str) -> None:
     """`thence NAME --help` tells what it does."""
-    said = CliRunner().invoke(thence, [name, "--help"])
+    result = CliRunner().invoke(thence, [name, "--help"])
 
-    assert 0 == said.exit_code
-    assert COMMANDS[name] in " ".join(said.output.split())
+    assert 0 == result.exit_code
+    assert COMMANDS[name] in " ".join(result.output.split())
 
 
 def test_pages_name_no_machine() -> None:
@@ -205,7 +205,7 @@ def test_files_and_targets_that_a_page_names_are_there(page: Path) -> None:
 
 def options(command: click.Command) -> set[str]:
     """All options of a command, and of those below it."""
-    own = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
     below = command.commands.values() if isinstance(command, click.Group) else ()
     return own.union(*map(options, below))
 
@@ -219,7 +219,7 @@ def test_commands_and_options_that_a_page_names_are_there(page: Path) -> None:
             continue  # a sentence that goes on after the name
         known = options(command) | ANYWHERE
         before = rest.partition(" -- ")[0]
-        unknown += [(name, one) for one in OPTION.findall(before) if one not in known]
+        unknown += [(name, option) for option in OPTION.findall(before) if option not in known]
 
     assert [] == unknown
 

@@ -169,8 +169,8 @@ def warm_up() -> None:
     """Look at a small file in every way here: what is loaded and compiled late, children have."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sample.jsonl")
-        told = {"sessionId": "sample", "timestamp": "2026-01-01T00:00:00.000Z"}
-        path.write_text("".join(f"{json.dumps(record | told)}\n" for record in SAMPLE))
+        frame = {"sessionId": "sample", "timestamp": "2026-01-01T00:00:00.000Z"}
+        path.write_text("".join(f"{json.dumps(record | frame)}\n" for record in SAMPLE))
         for way in WAYS:
             way({"seconds": {}, "wrong": [], "agents": []}, path)
 

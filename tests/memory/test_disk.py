@@ -50,7 +50,7 @@ def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
     handles = [os.open(path, os.O_WRONLY | os.O_CREAT) for path in files]
     synced: list[int] = []
 
-    def told(handle: int) -> None:
+    def sync(handle: int) -> None:
         synced.append(handle)
         if handle == handles[7]:
             raise OSError(5, "the disk refuses")
@@ -62,7 +62,7 @@ def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
 
         assert sorted(handles) == sorted(synced)
 
-        monkeypatch.setattr("os.fdatasync", told)
+        monkeypatch.setattr("os.fdatasync", sync)
         with pytest.raises(OSError, match="the disk refuses"):
             disk.sync_data(handles)
     finally:
