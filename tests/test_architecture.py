@@ -240,6 +240,7 @@ def test_no_file_is_longer_than_the_cap() -> None:
     assert [] == offences(long_file, PACKAGE)
 
 
+@pytest.mark.slow
 def test_a_small_module_has_several_users() -> None:
     """One of under 60 lines that a single module uses is a part of that one."""
     users: dict[str, set[str]] = {}

@@ -169,6 +169,7 @@ def test_a_chat_knows_of_the_one_before_only_if_aider_restored_it(
     assert {"live"} == {state for _, state in prompts_of(graph)}
 
 
+@pytest.mark.slow
 def test_a_history_that_grows_chat_by_chat_is_stored_as_if_read_at_once(tmp_path: Path) -> None:
     """Some chats go on from the one before, others begin anew; what is sealed stays right."""
     home = tmp_path / "home"

@@ -79,6 +79,7 @@ def only(shared: Path, name: str, version: str = "v2.1.325") -> SessionGraph:
 # -- what the client sent -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_history_is_the_one_the_client_sent(shared: Path, sent: ModuleType) -> None:
     """D14: in 49 of 50 sessions; in the fiftieth a caveat stands that was never sent."""
     differing: list[tuple[str, Any]] = []

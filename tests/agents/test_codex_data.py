@@ -72,6 +72,7 @@ def truths(shared: Path) -> list[tuple[str, str, dict[str, Any]]]:
     return out
 
 
+@pytest.mark.slow
 def test_tokens_and_calls_are_those_the_api_counted(shared: Path) -> None:
     """X9, X10: per thread, in all scenarios; where the log lacks it, a lower bound that says so."""
     wrong: list[str] = []

@@ -268,6 +268,7 @@ META = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(KINDS, META, st.dictionaries(NAMES, JUNK, max_size=5)), max_size=6))
 def test_no_content_raises(
     tmp_path_factory: pytest.TempPathFactory,

@@ -89,6 +89,7 @@ def findings(ran: subprocess.CompletedProcess[str]) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("desk")
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("body", "why"), READERS.values(), ids=READERS)
@@ -138,6 +139,7 @@ def test_a_reader_that_fails_at_a_session_costs_that_session(tmp_path: Path, how
     assert ["acme"] == [problem["name"] for problem in answer["problems"]]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(
@@ -166,6 +168,7 @@ def test_a_broken_digester_is_left_out_and_named(tmp_path: Path, body: str, why:
     assert 0 == digest.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ def test_whatever_reads_is_answered(
     assert query(question).rows
 
 
+@pytest.mark.slow
 def test_tables_have_the_columns_that_are_told(out: Path) -> None:
     """Names and types as the schema says, the day first; a table without rows as well."""
     for name, table in TABLES.items():
@@ -190,6 +191,7 @@ def test_no_export_says_how_to_make_one(tmp_path: Path) -> None:
     assert "thence export parquet" in (caught.value.hint or "")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     """An export that somebody took a file from says so, and how to mend it."""
     logs.write(tmp_path / "home", logs.script(1))

@@ -133,6 +133,7 @@ def test_the_owners_client_lists_loads_and_replays(
     assert session in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -234,6 +235,7 @@ def _journal(tmp_path: Path) -> Path:
     return next((tmp_path / "home" / "sessions").rglob("*.jsonl"))
 
 
+@pytest.mark.slow
 def test_bytes_pass_and_the_journal_says_what_was_said(
     env: dict[str, str], agent: list[str], tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_many_names_are_listed(sshd: SshServer, far: Path, tmp_path: Path) -> No
     assert names == _place(sshd, far, tmp_path).names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cut", "way"), [(0, OUT), (40, OUT), (60_000, OUT), (40, IN), (300, IN)])
 def test_a_connection_that_is_cut_leaves_no_half_bundle(
     sshd: SshServer, far: Path, tmp_path: Path, cut: int, way: str
@@ -112,6 +113,7 @@ def test_a_folder_that_is_not_there_is_said_with_the_command_that_makes_it(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_may_not_be_written_is_said(
     sshd: SshServer, far: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_folder_that_may_not_be_written_is_said(
         _place(sshd, far / "file", tmp_path).names()
 
 
+@pytest.mark.slow
 def test_an_unknown_host_key_and_a_wrong_key_are_told_with_what_to_do(
     sshd: SshServer, far: Path, tmp_path: Path
 ) -> None:

@@ -127,6 +127,7 @@ def test_tokens_are_counted_once(home: Path) -> None:
     } == tokens
 
 
+@pytest.mark.slow
 def test_sources_are_left_as_they_were(home: Path, tmp_path: Path) -> None:
     """Bytes, times and names, after all that was asked of them."""
     for place, module in FOLDERS.values():

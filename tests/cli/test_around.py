@@ -24,6 +24,7 @@ QUESTION = made_id("what-does-clock-do")
 # -- exec -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_exec_runs_the_command_and_keeps_what_it_wrote(machine: Homes, run: Run) -> None:
     """Its arguments are its own, and its session is in the store when it has ended."""
     path = next(machine.claude.rglob(f"{QUESTION}.jsonl"))

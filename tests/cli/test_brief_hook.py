@@ -172,6 +172,7 @@ def test_uninstall_removes_the_brief(desk: Desk) -> None:
     assert not (desk.home / "bin").exists()
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_brief_in_any_folder(desk: Desk, tmp_path: Path) -> None:
     """As an agent runs it: by a shell, in the project, with what it says on stdin."""
     project = tmp_path / "tidepool"

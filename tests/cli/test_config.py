@@ -74,6 +74,7 @@ def test_with_exclude_changes_that_and_nothing_else(before: str) -> None:
         assert (comment in before) == (comment in after)
 
 
+@pytest.mark.slow
 def test_an_excluded_project_is_not_captured(machine: Homes, run: Run) -> None:
     """Sweeps pass it over; including it again brings it back."""
     project = str(machine.work / "lumen")

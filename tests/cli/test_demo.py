@@ -71,6 +71,7 @@ def test_nothing_of_the_users_is_touched(elsewhere: Path, run: Run, tmp_path: Pa
     assert before == sorted(elsewhere.rglob("*"))
 
 
+@pytest.mark.slow
 def test_it_says_what_to_type(elsewhere: Path, run: Run, tmp_path: Path) -> None:
     """Where it is, what to look at, how to be rid of it."""
     text = run("demo", "--dir", str(tmp_path / "demo")).stdout
@@ -80,6 +81,7 @@ def test_it_says_what_to_type(elsewhere: Path, run: Run, tmp_path: Path) -> None
     assert f"rm -r {tmp_path}/demo" in text
 
 
+@pytest.mark.slow
 def test_only_where_there_is_nothing(machine: sample_machine.Homes, run: Run) -> None:
     """With sessions on the machine `--if-empty` shows where one stands."""
     text = run("demo", "--if-empty").stdout
@@ -88,6 +90,7 @@ def test_only_where_there_is_nothing(machine: sample_machine.Homes, run: Run) ->
     assert "last 7 days" in text
 
 
+@pytest.mark.slow
 def test_what_the_agents_wrote_is_swept_first(machine: sample_machine.Homes, run: Run) -> None:
     """Where a store is not there yet it is said what will be done, then done, then shown."""
     store = Path(machine.env["THENCE_HOME"]) / "memory"

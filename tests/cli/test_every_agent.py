@@ -103,6 +103,7 @@ def sessions(home: Path, agent: str) -> list[dict[str, Any]]:
     return [row for row in listed if row["cwd"] and Path(row["cwd"]).is_dir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_is_started_with_and_without_a_prompt(home: Path, agent: str) -> None:
     """`exec` knows its command; the user's own words come before the prompt."""

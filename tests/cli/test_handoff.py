@@ -172,6 +172,7 @@ def test_resume_with_another_agent_hands_over_in_one_step(looked_at: Homes, run:
     assert line.startswith(f"cd {before['cwd']} && grok")
 
 
+@pytest.mark.slow
 def test_without_a_terminal_nothing_is_written_unless_confirmed(desk: Desk) -> None:
     """A line of a script that only looks like printing a command writes into no agent's folder."""
     desk.write_claude(windows())

@@ -232,6 +232,7 @@ print(number)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [300, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_no_prompt_of_another_session_is_lost_by_forgetting(
     machine: Homes, run: Run, least: int

@@ -105,6 +105,7 @@ def test_a_handoff_takes_along_what_was_spilled(desk: Spilled, tmp_path: Path) -
     assert [True, True] == [word in written for word in ("narwhal", "beluga")]
 
 
+@pytest.mark.slow
 def test_results_under_types_of_a_harness_are_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def ways(run: Run, *more: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_each_agent_is_called_its_own_way(looked_at: Homes, run: Run) -> None:
     """The command is the agent's own, in the session's folder."""
     by_agent = {way["agent"]: way for way in ways(run)}
@@ -68,6 +69,7 @@ def test_a_folder_that_is_not_the_usual_one_is_named(
     assert f"&& CLAUDE_CONFIG_DIR={looked_at.claude} claude --resume" in line
 
 
+@pytest.mark.slow
 def test_exec_becomes_the_agent_in_the_folder(looked_at: Homes, tmp_path: Path) -> None:
     """`--exec` runs it there, with its arguments."""
     agent = tmp_path / "claude"
@@ -304,6 +306,7 @@ def _until(handle: int, wanted: str) -> str:
 # -- ids that look like options -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "session"),
     [("claude", "--dangerously-skip-permissions"), ("grok", "--always-approve")],

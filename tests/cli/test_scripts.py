@@ -80,6 +80,7 @@ def answers(desk: Desk) -> dict[str, set[str]]:
     return {query: sessions(desk, query) for query in ASKED}
 
 
+@pytest.mark.slow
 def test_characters_inside_a_sentence_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

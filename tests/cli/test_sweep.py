@@ -47,6 +47,7 @@ def test_sweep_says_what_was_kept(desk: Desk) -> None:
     assert again.out.startswith("nothing new in 2 sessions, ")
 
 
+@pytest.mark.slow
 def test_a_sweep_that_finds_nothing_new_imports_no_code_that_reads(desk: Desk) -> None:
     """Counted, since machines are busy: what is imported decides how long it takes."""
     desk.sweep()

@@ -164,6 +164,7 @@ def test_a_dry_run_says_that_sources_will_be_read_again(desk: Desk) -> None:
     assert [] != _holding(desk.home, VALUE)
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_taken_back_brings_words_back_from_sources(desk: Desk) -> None:
     """Where there is one; what is in the store alone stays redacted."""
     _add_rule(desk)

@@ -109,6 +109,7 @@ events = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(events)
 def test_any_event_reads_back_as_it_was_written(written: Event) -> None:
     """Payloads and unknown envelope fields survive, whatever JSON can say."""

@@ -318,6 +318,7 @@ def test_two_repairers_make_the_same_event() -> None:
     assert first.fields["synthetic"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answered", [0, 5_000, 10_000])
 def test_ten_thousand_parallel_calls_are_mended_once_each(answered: int) -> None:
     """Half answered, none or all: linear, and idempotent."""

@@ -200,6 +200,7 @@ def test_no_state_of_a_digest_outlives_what_it_was_made_of(tmp_path: Path) -> No
     assert [True, False] == [state is not None for state in states]
 
 
+@pytest.mark.slow
 def test_session_read_in_pieces_is_digested_as_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

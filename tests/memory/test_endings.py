@@ -28,6 +28,7 @@ def test_the_labelled_sets_are_large_enough_and_well_formed() -> None:
     assert all(label.reason for label in real)
 
 
+@pytest.mark.slow
 def test_made_up_sessions_are_judged_as_labelled(tmp_path: Path) -> None:
     """Of 87 endings over all agents three hard ones are misjudged, and no other."""
     judged = endings.judge_made_up(tmp_path)

@@ -85,6 +85,7 @@ class _Home:
         self._store.close()
 
 
+@pytest.mark.slow
 def test_a_sweep_with_nothing_new_does_no_more_per_file_for_all_agents_than_for_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -266,6 +266,7 @@ def test_derived_kinds_of_an_older_database_are_found_after_the_next_sweep(
     assert expected == compare(folder)
 
 
+@pytest.mark.slow
 def test_sessions_of_every_agent_are_found_by_kind(tmp_path: Path) -> None:
     """Our own harnesses among them, which say themselves that a file was changed."""
     homes = sample_machine.write(

@@ -64,6 +64,7 @@ def test_everything_arrives_once_from_any_number_of_readers(tmp_path: Path) -> N
     assert expected == _arrivals(tmp_path / "three", 3)
 
 
+@pytest.mark.slow
 def test_reader_that_dies_is_told(tmp_path: Path) -> None:
     """With how it ended, however many go on."""
     expected = ["broken the reading process ended with 9", "[]"]

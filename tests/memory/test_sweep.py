@@ -365,6 +365,7 @@ def test_what_was_read_stays_when_the_source_is_rewritten(
     assert before.spent.own <= after.spent.own
 
 
+@pytest.mark.slow
 def test_same_session_in_two_places_is_one(home: Path, tmp_path: Path) -> None:
     """Of a backup and the original the one counts that has more; sweeps do not alternate."""
     script = logs.script(2)
@@ -670,6 +671,7 @@ def test_texts_that_only_a_broken_pack_held_are_told_and_the_rest_is_kept(
     assert report.skipped == len(outcome.skipped) > 0
 
 
+@pytest.mark.slow
 def test_evicted_session_is_read_again_only_when_it_grows(home: Path, tmp_path: Path) -> None:
     """Then from the start, and as if it had never been away."""
     script = logs.script(2)
@@ -1073,6 +1075,7 @@ def test_digests_that_take_too_long_are_left_to_the_next_sweep(tmp_path: Path) -
     assert 4 == len(table_rows(tmp_path, "digests"))
 
 
+@pytest.mark.slow
 def test_a_sweep_of_what_was_found_asks_the_store_for_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

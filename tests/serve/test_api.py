@@ -422,6 +422,7 @@ def test_no_log_however_hostile_breaks_the_api(corpus: Path, tmp_path: Path) -> 
     assert ([], []) == (stored, evicted)
 
 
+@pytest.mark.slow
 def test_what_is_read_from_a_source_is_redacted(own_house: House) -> None:
     """An evicted session is answered from its file, and its secrets are not."""
     secret = next(

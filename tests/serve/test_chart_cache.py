@@ -121,6 +121,7 @@ SIZES = (60, 600)
 """Turns of the sessions that are compared; a turn is four events."""
 
 
+@pytest.mark.slow
 def test_the_end_of_a_page_costs_the_same_in_a_session_of_any_length(tmp_path: Path) -> None:
     """Counted in executed lines, for what a page fetches when a line was written."""
     work = []

@@ -128,6 +128,7 @@ def assert_inert(lines: list[str], begins: re.Pattern[str]) -> None:
         assert [] == hidden, line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PAYLOADS)))
 def test_a_brief_quotes_an_injection_inside_its_frame(store: Sqlite, number: int) -> None:
     """Last session, to-do, decision, error, files: each on a line of ours."""

@@ -76,6 +76,7 @@ def event_of(questions: Questions, words: str) -> tuple[str, str]:
     return first[0], first[1]
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_on_one_page(questions: Questions) -> None:
     """What failed, what helped, and how it ended; each line is data, and all of them fit."""
     answer = questions.answer("recall", {"question": "why did the module tidal fail?"})
@@ -161,6 +162,7 @@ def test_an_answer_that_names_no_event_has_no_link(questions: Questions) -> None
     assert [] == [answer for answer in answers if LINK in answer]
 
 
+@pytest.mark.slow
 def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
     """Its hits are there, and say why they hold nothing."""
     store = swept(written(tmp_path))

@@ -129,6 +129,7 @@ def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
         assert status in drawn[names[f"c{number}"]]
 
 
+@pytest.mark.slow
 def test_terminal_marks_the_calls_that_the_viewer_marks(machine: House) -> None:
     """One cross for each failed call and each run with failed tests."""
     env = machine.homes.env | {"HOME": str(machine.folder), "COLUMNS": "400"}

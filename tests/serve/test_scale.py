@@ -18,6 +18,8 @@ from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
 from thence.serve.cost_page import ALL_TIME, CostQuery
 
+pytestmark = pytest.mark.slow  # two machines are made for these
+
 CLOCK = DisplayClock(UTC)
 PAGES: dict[str, Callable[[AppContext], object]] = {
     "now": lambda context: now_page.page(context, CLOCK),

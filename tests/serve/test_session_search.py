@@ -41,6 +41,7 @@ SHOWN = """() => {
 QUERIES = ("clock", "hour", "token", "pytest", "gauge", '"missing hour"', "kind:error failed")
 
 
+@pytest.mark.slow
 def test_every_event_has_a_row_and_the_folds_that_lead_to_it(house: House) -> None:
     """The way to it begins on the page and ends at a row; matches come in reading order."""
     for row in house.store.sessions():
@@ -74,6 +75,7 @@ def test_words_are_found_in_what_is_folded(house: House) -> None:
     assert () == find(chart, "nosuchwordanywhere").matches == find(chart, "").matches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "text", "marked"),
     [
@@ -100,6 +102,7 @@ def test_words_of_a_session_are_whole_then_begun_then_anywhere(
     assert marked == [text[at:to] for at, to in result.marking.spans(text)]
 
 
+@pytest.mark.slow
 def test_searched_sessions_are_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts up to a limit stay at hand; a chart that nobody uses any more is not held."""
     charts = [charts_of(house.context).get(house.context, row) for row in house.store.sessions()]
