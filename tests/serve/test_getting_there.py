@@ -24,6 +24,12 @@ ROW_IN_VIEW = """() => {
 }"""
 """Whether the row that a link leads to is in view and marked."""
 
+CURRENT = """() => {
+  const box = [...CSS.highlights.get("current")][0].getBoundingClientRect();
+  return [Math.round(box.left), Math.round(box.top)];
+}"""
+"""Where the match that is shown stands."""
+
 
 # -- links ----------------------------------------------------------------------------------
 
@@ -86,6 +92,33 @@ def test_enter_before_the_answer_keeps_its_place(browser: Browser, house: House)
         page.wait_for_timeout(600)
         expect(page.locator("#n-of")).to_have_text(re.compile(r"^1 of \d+$"))
         page.wait_for_function(SHOWN)
+
+
+def test_rows_that_come_late_leave_the_match_in_view(browser: Browser, house: House) -> None:
+    """The rows at the end are renewed after a match was shown: its mark stays where it is."""
+    with browsers.tab(browser, house) as tab:
+        waiting: list[Route] = []
+
+        def hold(route: Route) -> None:
+            waiting.append(route)
+
+        tab.page.route(re.compile("/tail[?]"), hold)
+        for step in (1, 2, 3):
+            page = tab.go(tides(house))
+            page.locator("#find").fill("missing")
+            for number in range(step):
+                page.locator("#find").press("Enter")
+                expect(page.locator("#n-of")).to_have_text(re.compile(rf"^{number + 1} of \d+$"))
+            page.wait_for_function(SHOWN)
+            place = page.evaluate(CURRENT)
+            (route,) = waiting
+            waiting.clear()
+            with page.expect_response(route.request.url):
+                route.continue_()
+            page.wait_for_timeout(300)  # for the rows to be renewed
+
+            assert place == page.evaluate(CURRENT)
+            assert page.evaluate(SHOWN)
 
 
 # -- searching ------------------------------------------------------------------------------

@@ -209,6 +209,7 @@ def routes(
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
         with ThreadPoolExecutor(MAX_WORKER_THREADS, thread_name_prefix="thence-serve") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
+            threads.submit(pages.load_templates)  # half a second that no start should wait for
             with record_failure():
                 hub.start()
                 hosted.start()

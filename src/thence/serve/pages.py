@@ -101,8 +101,12 @@ def _environment() -> Environment:
 
 
 _PAGES: Final = _environment()
-for _name in _PAGES.list_templates():
-    _PAGES.get_template(_name)  # read once and now: the first page need not wait for it
+
+
+def load_templates() -> None:
+    """Compile all templates, as long as their files are those of this version."""
+    for name in _PAGES.list_templates():
+        _PAGES.get_template(name)
 
 
 def _render(name: str, **values: object) -> Response[str]:

@@ -127,7 +127,8 @@
     if (!thread.dataset.atEnd) return;
     const settled = thread.dataset.settled;
     const fresh = one("ol", await fetched(`${thread.dataset.base}/tail?after=${encodeURIComponent(settled)}`));
-    if (!fresh || thread.dataset.settled !== settled) return;
+    // A match that was not on the page brought another thread meanwhile: this one is gone.
+    if (!fresh || thread.dataset.settled !== settled || thread !== one("#thread")) return;
     const rows = [...thread.children], anchor = settled ? rows.findIndex((el) => el.id === settled) : -1;
     const atEnd = innerHeight + scrollY >= document.body.scrollHeight - 160;
     const old = new Map(rows.slice(anchor + 1).map((el) => [el.id || el.dataset.kind, el]));
@@ -152,7 +153,7 @@
     // The page follows the end only when there is more of it, and for who reads there.
     if (atEnd && added) scrollTo({ top: document.body.scrollHeight });
     if (changed) overview(thread);
-    if (marks) paint(one(".ev.hit", thread));
+    if (marks) paint(one(".ev.hit", thread), isResultShown);
     soon();
   }
   // What stands over and beside the rows grows with them.
@@ -301,6 +302,10 @@
     for (let el = row.parentElement; el; el = el.parentElement) if (el.matches("details")) el.open = true;
     if (isOwn) all(":scope > .body > details, :scope > .body > details > .in > details.task", row).forEach((d) => { d.open = true; });
   }
+  let isResultShown = false; // whether the match that is shown lies in what a call returned
+  // A row that was shown before its words were fetched: it is shown again when they are there.
+  let unseen = null;
+  addEventListener("htmx:afterSettle", (ev) => { if (unseen?.row.contains(ev.target)) arrive(unseen.row, unseen.isResult); });
   const waited = (ms) => new Promise((done) => setTimeout(done, ms));
   // Shows a row that is on the page; false when the words are not to be seen in it.
   async function arrive(row, isResult = false, isQuiet = false) {
@@ -310,7 +315,9 @@
     for (let i = 0; i < 40 && one("details[open] > .in > .unfetched", row); i++) await waited(50);
     one(".cursor")?.classList.remove("cursor");
     at = row;
+    isResultShown = isResult;
     const range = paint(row, isResult);
+    unseen = range || !marks ? null : { row, isResult };
     if (!isQuiet) {
       const top = row.getBoundingClientRect().top;
       if (top < 110 || top > innerHeight * 0.7) row.scrollIntoView({ block: "start" });
