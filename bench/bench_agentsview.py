@@ -251,8 +251,9 @@ def measure_search(tools: Sequence[MeasuredTool], size: int) -> int:
                     )
             link.close()
     missed = 0
+    (everything,) = tools[0].search_paths()
     for kind in WORDS:
-        ours = p95s["thence", "everything", kind]
+        ours = p95s["thence", everything, kind]
         for scope in tools[1].search_paths():
             theirs = p95s["agentsview", scope, kind]
             name = f"p95 of {kind} words in {size / 1e6:.0f} MB / agentsview in {scope}"
