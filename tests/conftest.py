@@ -77,12 +77,11 @@ settings.load_profile(os.environ.get("THENCE_TEST") or ("full" if CI else "every
 
 @pytest.hookimpl(optionalhook=True)  # prove runs tests without xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two processes more than there are processors: tests wait for browsers and servers.
+    """Return one process more than there are processors: tests wait for browsers and servers.
 
-    Each of them collects all tests, so that the everyday subset has one less.
+    Each of them collects all tests, and makes what its tests share.
     """
-    more = 2 if settings.get_current_profile_name() == "full" else 1
-    return len(os.sched_getaffinity(0)) + more if hasattr(os, "sched_getaffinity") else 2
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
 
 
 @pytest.hookimpl(tryfirst=True)
