@@ -74,8 +74,9 @@ def _decompress(page: bytes) -> bytes | None:
 def unpack_page(uid: str, page: bytes) -> list[StoredEvent] | None:
     """Return the events of a page; None when another version of the fold made it."""
     body = _decompress(page)
-    # Of None the caller derives these events from the facts instead.
-    return None if body is None else decode_events(uid, body)
+    if body is None:
+        return None  # the caller derives these events from the facts instead
+    return decode_events(uid, body)
 
 
 def unpack_refs(page: bytes) -> dict[int, str | None]:

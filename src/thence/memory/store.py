@@ -455,8 +455,8 @@ class Store(Protocol):
     def known(self, uids: Collection[str] | None = None) -> Inventory:
         """Return the cursors of all sessions, and which ones must not come back.
 
-        Of some sessions alone, where `uids` are given: then at a cost that follows these, and
-        without what all sessions add up to.
+        With `uids`, return those sessions only, without the totals of the store; the cost then
+        follows their number.
         """
 
     def write(
