@@ -14,6 +14,7 @@ from tests.handles import open_below
 from thence.format import codec
 from thence.format.records import Event
 from thence.journal import segments as module
+from thence.journal.cleanup import seal
 from thence.journal.segments import Segments, parts_of
 
 
@@ -48,6 +49,20 @@ def test_segments_read_as_one_run_of_bytes(tmp_path: Path, sealed: tuple[int, ..
 
     assert len(data) == size
     assert {(a, b): data[a:b] for a, b in pieces_read} == pieces_read
+
+
+def test_a_segment_sealed_after_its_folder_was_listed_is_read_from_its_copy(tmp_path: Path) -> None:
+    """Between listing and opening, a clean-up may put a compressed copy in a segment's place."""
+    paths = write(tmp_path, b"one\n", b"two\n", b"three\n")
+    for path in paths[:2]:
+        seal(path)
+    with Segments(paths) as segments:
+        unreadable, data = segments.unreadable, segments.read(0, segments.size)
+        sealed = [part.segment.sealed for part in segments.parts]
+
+    assert [] == unreadable
+    assert b"one\ntwo\nthree\n" == data
+    assert [True, True, False] == sealed
 
 
 def test_the_original_is_taken_before_its_sealed_copy(tmp_path: Path) -> None:

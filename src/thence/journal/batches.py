@@ -153,9 +153,9 @@ class Batches:
         self._news.append(event)
 
     def modified(self) -> float | None:
-        """When it was last written, in seconds; None when there is no file."""
-        times = [path.stat().st_mtime for path in parts_of(self.folder, self.session)]
-        return max(times, default=None)
+        """Return when it was last written, in seconds; None when there is no file."""
+        with Segments(parts_of(self.folder, self.session)) as segments:
+            return segments.modified()
 
     def line(self) -> list[str]:
         """Return the ids of the events that lead to the tip, oldest first."""

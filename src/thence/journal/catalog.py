@@ -74,7 +74,7 @@ class Catalog:
         name = layout.Segment(session).name
         plain = [path for folder in folders if (path := folder / name).is_file()]
         others = (parts_of(folder, session)[:1] for folder in folders) if not plain else ()
-        return plain or [path for first in others for path in first if path.is_file()]
+        return plain or [path for first in others for path in first if _is_file(path)]
 
     def find(self, session: str | None, project: str | None) -> Path:
         """Find one session by id, by unique prefix, or the latest."""
@@ -138,7 +138,7 @@ class Catalog:
         """Segments of all sessions, or of one project's."""
         for folder in self._folders(project):
             for parts in sessions_in(folder).values():
-                if parts[0].is_file():
+                if _is_file(parts[0]):
                     yield parts
 
 
@@ -146,6 +146,11 @@ def name_of(path: Path) -> str:
     """The id of the session that a file belongs to."""
     segment = layout.segment_of(path.name)
     return segment.session if segment is not None else path.name
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a segment is a file, also if it was sealed since its folder was listed."""
+    return path.is_file() or path.with_name(f"{path.name}.zst").is_file()
 
 
 def _last_modified(parts: list[Path]) -> float:

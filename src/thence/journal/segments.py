@@ -88,13 +88,25 @@ class Segments:
         for path in paths:
             segment = segment_of(path.name) or Segment("session")
             try:
-                size = self._open(path, sealed=segment.sealed)
+                part = self._open_or_sealed_copy(segment, path)
             except OSError as error:
                 self.unreadable.append((path, error.strerror or str(error)))
                 continue
-            self.parts.append(SegmentPart(segment, path, end, size))
-            end += size
+            part.start = end
+            self.parts.append(part)
+            end += part.size
         self.size = end
+
+    def _open_or_sealed_copy(self, segment: Segment, path: Path) -> SegmentPart:
+        """Open a segment that may have been sealed since its folder was listed."""
+        try:
+            return SegmentPart(segment, path, 0, self._open(path, sealed=segment.sealed))
+        except FileNotFoundError:
+            if segment.sealed:
+                raise
+            copy = msgspec.structs.replace(segment, sealed=True)
+            path = path.with_name(copy.name)
+            return SegmentPart(copy, path, 0, self._open(path, sealed=True))
 
     def _open(self, path: Path, *, sealed: bool) -> int:
         handle = os.open(path, _READ)
@@ -125,6 +137,10 @@ class Segments:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def modified(self) -> float | None:
+        """Return when the newest file was written, in seconds; None when there is no file."""
+        return max((os.fstat(handle).st_mtime for handle in self._handles.values()), default=None)
 
     def read(self, start: int, stop: int) -> bytes:
         """Read logical bytes; fewer when the files have fewer."""
