@@ -92,8 +92,11 @@ def curves_of(points: list[Point]) -> list[Curve]:
     return curves
 
 
-def run(names: list[str], rounds: int) -> Results:
-    """Run benchmarks and return the results; a failing one is reported, the others continue."""
+def run(names: list[str], rounds: int, where: Path) -> Results:
+    """Run benchmarks and return the results; a failing one is reported, the others continue.
+
+    The report is written after each benchmark, so that a run that is stopped loses only one.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     machine = {
         "python": platform.python_version(),
@@ -113,7 +116,8 @@ def run(names: list[str], rounds: int) -> Results:
                 results.failed[name] = repr(error)[:300]
                 break
         results.figures += figures_of(name, measure.VERDICTS)
-    results.curves = curves_of(measure.POINTS)
+        results.curves = curves_of(measure.POINTS)
+        write(results, where)
     return results
 
 
@@ -147,8 +151,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    results = run(options.names, options.rounds)
-    write(results, options.where)
+    results = run(options.names, options.rounds, options.where)
     misses = [figure for figure in results.figures if not figure.is_met]
     print(
         f"\n{len(results.figures) - len(misses)} of {len(results.figures)} budgets met, "

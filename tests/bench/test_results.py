@@ -66,8 +66,7 @@ def test_a_benchmark_that_fails_does_not_end_the_run(
     monkeypatch.setitem(sys.modules, "bench.bench_good", good)
     monkeypatch.setitem(sys.modules, "bench.bench_bad", bad)
     monkeypatch.setattr(measure, "POINTS", [])
-    results = runner.run(["good", "bad"], rounds=2)
-    runner.write(results, tmp_path)
+    runner.run(["good", "bad"], rounds=2, where=tmp_path)
     read = msgspec.json.decode((tmp_path / "results.json").read_bytes(), type=runner.Results)
 
     assert {"bad": "RuntimeError('no peer')"} == read.failed
