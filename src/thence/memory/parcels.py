@@ -35,6 +35,7 @@ AHEAD_BYTES = 64 << 20
 
 _LARGE_SHARE = 4  # what takes more than one part of so many of all the work is begun first
 _FIRST_SHARE = 8  # the first parcel is so many times smaller: something is to be seen soon
+_PARCELS_BEFORE_TRIM = 4  # what is handed back must be asked for again, so not after each
 _PREFIX = "sweep-"
 _PAUSE_S = 0.02  # seconds between two looks for a parcel; several may lie ready, so nobody waits
 _PARENT_CHECK_S = 1.0  # seconds between two looks at whether the writer is still there
@@ -133,7 +134,7 @@ def in_turns(
 
 
 def _trim() -> None:
-    """Hand freed memory back to the system: else a large session is paid for to the end."""
+    """Hand freed memory back to the system: else a sweep holds its largest parcels to the end."""
     with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -169,6 +170,8 @@ class Parcels(Generic[Piece]):
         self._room = context.Semaphore(MAX_WAITING_PARCELS)
         self._ready: Any = context.SimpleQueue()
         self._turns = Turns(context)
+        self._untrimmed_bytes = 0
+        """Bytes that this process sent since it last handed memory back."""
 
     def __iter__(self) -> Iterator[Piece]:
         """Start the other process, and give what it reads."""
@@ -185,7 +188,7 @@ class Parcels(Generic[Piece]):
             for process in processes:
                 process.start()
             try:
-                for parcel in self._in_order(self._parcels(processes)):
+                for number, parcel in enumerate(self._in_order(self._parcels(processes)), start=1):
                     path = Path(place, parcel.name)
                     pieces, figures = self._decoder.decode(path.read_bytes())
                     path.unlink()
@@ -193,6 +196,9 @@ class Parcels(Generic[Piece]):
                         self._room.release()
                     self._arrived(figures)
                     yield from pieces
+                    del pieces
+                    if not number % _PARCELS_BEFORE_TRIM:
+                        _trim()
             finally:
                 for process in processes:
                     process.terminate()
@@ -278,7 +284,9 @@ class Parcels(Generic[Piece]):
                 os._exit(1)
         Path(place, parcel.name).write_bytes(body)
         self._ready.put(parcel)
-        is_large = len(body) > self._size
+        self._untrimmed_bytes += len(body)
         del body
-        if is_large:  # small ones take again what they gave back
+        pieces.clear()
+        if self._untrimmed_bytes > self._size:
             _trim()
+            self._untrimmed_bytes = 0

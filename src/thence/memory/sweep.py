@@ -60,11 +60,12 @@ __all__ = ["Outcome", "Progress", "Sweep", "SweepReport"]
 OWN_PARCEL_BYTES = 8 << 20
 """Bytes up to which one process does everything: starting another would take longer."""
 
-PARCEL_BYTES = 2 << 20
+PARCEL_BYTES = 1 << 20
 """Source bytes that go to the writer together."""
 
-COMMIT_BYTES = 16 << 20
-"""Source bytes that go into one transaction: fewer of them leave the index in fewer pieces."""
+COMMIT_BYTES = 2 << 20
+"""Source bytes that go into one transaction. With 16 MB the writer holds 30 MB more, and neither
+the time nor the index gets smaller by more than a hundredth."""
 
 FIRST_COMMIT_BYTES = 1 << 20
 """Source bytes of the first transaction of a sweep: what is in it can be listed and searched."""
