@@ -41,7 +41,7 @@ KEY = bytes(32)
 # -- the server -----------------------------------------------------------------------------
 
 
-def serve(folder: Path) -> None:
+def serve(folder: Path, *, only_import: bool = False) -> None:
     """Serve a folder, and publish ticks to the clients of a session, until stdin is closed."""
     from thence import config
     from thence.agents import adapters
@@ -81,7 +81,9 @@ def serve(folder: Path) -> None:
         policy=Policy(),
         sweep_home=sweep_home,
     )
-    sweep_home(known, context.roots)
+    if only_import:  # in a process of its own, as `thence serve` does: the server stays small
+        sweep_home(known, context.roots)
+        return
     listener = app.listener("127.0.0.1", 0, backlog=2048)
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
     application = app.create(context, gate)
@@ -134,6 +136,7 @@ class Server(NamedTuple):
 def start_server(folder: Path) -> Server:
     """Start a server for a folder, and return it."""
     command = [sys.executable, "-m", "bench.bench_serve", str(folder)]
+    subprocess.run([*command, "import"], check=True)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     port, token = json.loads(process.stdout.readline())
@@ -388,4 +391,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    serve(Path(sys.argv[1]))
+    serve(Path(sys.argv[1]), only_import="import" in sys.argv[2:])

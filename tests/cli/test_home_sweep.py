@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.desk import Desk, windows
-from thence.cli import serve, wiring
-from thence.cli.home_sweep import HomeSweep
-from thence.memory import watching
+from thence.cli import home_sweep, serve, wiring
+from thence.cli.home_sweep import HomeSweep, ServerSweep
+from thence.memory import sweeper, watching
+from thence.memory.reports import SweepReport
+from thence.memory.store import StoreLocked
 from thence.serve.live import Hub
 
 LONG_S = 60.0
@@ -60,3 +63,72 @@ def test_the_server_applies_storage_limits(desk: Desk, monkeypatch: pytest.Monke
         hub.sweeper.stop()
 
         assert [False] == [row.session.evicted_at is None for row in store.sessions()]
+
+
+def test_a_server_leaves_a_large_first_sweep_to_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own sweeps wait for that one, publish what it stores, and find nothing new then."""
+    monkeypatch.setattr(home_sweep, "MIN_FIRST_SWEEP_BYTES", 0)
+    monkeypatch.setattr(sweeper, "TICK_S", 0.05)
+    Desk(tmp_path, monkeypatch).write_claude(windows())
+    reports: list[tuple[int, int]] = []
+    waits: list[str] = []
+    own_sweep = HomeSweep.__call__
+
+    def note_report(self: HomeSweep, *what: Any, **options: Any) -> SweepReport:
+        report = own_sweep(self, *what, **options)
+        reports.append((report.sessions_new, report.events))
+        return report
+
+    monkeypatch.setattr(HomeSweep, "__call__", note_report)
+    with wiring.store(must_exist=False) as store:
+        context = serve.make_context(store)
+        hub = Hub(context)
+        assert isinstance(context.sweep_home, ServerSweep)
+        assert hub.sweeper is not None
+        try:
+            context.sweep_home(context.known, context.roots)
+        except StoreLocked as error:
+            waits.append(error.message)
+        hub.sweeper.start()
+        until = time.monotonic() + LONG_S
+        while time.monotonic() < until and not (hub._published and reports):
+            time.sleep(0.05)
+        hub.sweeper.stop()
+        context.sweep_home.stop()
+        stored = [row.session.session_uid for row in store.sessions()]
+
+    assert ["the first sweep goes on"] == waits
+    assert (0, 0) == reports[0]
+    assert 1 == len(stored)
+    assert set(stored) == set(hub._published)
+
+
+def test_a_server_sweeps_few_logs_itself(desk: Desk) -> None:
+    """Another process would take longer than they do; what is stored already needs none either."""
+    known = wiring.adapters()
+    assert desk.home.is_dir()
+    with wiring.store(must_exist=False) as store:
+        sweep = ServerSweep(store)
+        first = sweep(known, wiring.roots(known), digests=False)
+        again = ServerSweep(store)(known, wiring.roots(known), digests=False)
+
+    assert (1, 0) == (first.sessions_new, again.sessions_new)
+
+
+def test_a_server_that_stops_ends_its_first_sweep(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had not read is read by the next sweep."""
+    monkeypatch.setattr(home_sweep, "MIN_FIRST_SWEEP_BYTES", 0)
+    known = wiring.adapters()
+    assert desk.home.is_dir()
+    with wiring.store(must_exist=False) as store:
+        sweep = ServerSweep(store)
+        with pytest.raises(StoreLocked):
+            sweep(known, wiring.roots(known))
+        sweep.stop()
+        sweep(known, wiring.roots(known), digests=False)
+
+        assert 1 == len(list(store.sessions()))

@@ -342,8 +342,9 @@ def pager(machine: Machine) -> None:
 
 
 def browser(machine: Machine) -> None:
-    """The viewer, and the browser that it opens."""
+    """The viewer with so much to read that its first sweep is a process, and the browser."""
     pytest.importorskip("litestar")
+    machine.write_session(large=True)
     seen = machine.user / "seen"
     machine.program("browser", f'echo "$1" > {seen}')
     with subprocess.Popen(
@@ -354,6 +355,7 @@ def browser(machine: Machine) -> None:
     ) as running:
         try:
             wait(lambda: (seen.exists() and seen.read_text()) or running.poll() is not None)
+            wait(machine.sessions)
         finally:
             running.terminate()
 
@@ -457,6 +459,8 @@ STARTS: dict[str, list[Trial]] = {
     "cli/background.py subprocess": [background],
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],
+    "cli/home_sweep.py processes": [browser],
+    "cli/home_sweep.py subprocess": [browser],
     "cli/launcher.py processes": [hook, brief, notify, mcp_server, cron, systemd],
     "cli/launcher.py sys.executable": [hook],
     "cli/nudge.py os.execve": [hook, hook_of_a_hostile_environment],

@@ -6,16 +6,20 @@ exports that let go of what the store let go of, notes of what was lost, the hub
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from thence.cli import wiring
+from thence.cli import processes, wiring
+from thence.memory.store import Filter, Store, StoreLocked
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
     from thence.memory.reports import Progress, SweepReport
-    from thence.memory.store import Store
+
+MIN_FIRST_SWEEP_BYTES: Final = 8 << 20
+"""Bytes of logs from which a server leaves its first sweep to another process."""
 
 
 class HomeSweep:
@@ -69,3 +73,54 @@ class HomeSweep:
         if sweep.digested:
             wiring.refresh_briefs(store, sweep.digested)
         return report
+
+
+class ServerSweep(HomeSweep):
+    """Sweeps for a server, whose first sweep runs in a process of its own.
+
+    A first sweep may read years of logs. The server has threads, so it could not fork readers for
+    them: it would take twice as long, make pages wait, and hold its memory ever after.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._first: subprocess.Popen[bytes] | None = None
+        self._is_begun = False
+
+    def __call__(
+        self, known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]], **options: Any
+    ) -> SweepReport:
+        """Sweep, and return what was done; `StoreLocked` while the first sweep goes on."""
+        if not self._is_begun:
+            self._is_begun = True
+            if self._is_large(known, roots):
+                # What it fails at, the next sweep of this process meets as well, and reports.
+                self._first = subprocess.Popen(  # noqa: S603 - our own command
+                    processes.thence("sweep"),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+        if self._first is not None and self._first.poll() is None:
+            raise StoreLocked("the first sweep goes on", hint="it runs in a process of its own")
+        return super().__call__(known, roots, **options)
+
+    def _is_large(self, known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> bool:
+        """Return whether nothing is stored yet and there is much to read."""
+        from thence.agents.files import measure_source
+
+        if next(iter(self._store.sessions(Filter(limit=1))), None) is not None:
+            return False
+        left = MIN_FIRST_SWEEP_BYTES
+        for name, folders in roots.items():
+            for source in (source for folder in folders for source in known[name].find(folder)):
+                left -= measure_source(source)[0]
+                if left < 0:
+                    return True
+        return False
+
+    def stop(self) -> None:
+        """End the first sweep if it goes on; the next one continues it."""
+        if self._first is not None:
+            self._first.terminate()
+            self._first.wait()

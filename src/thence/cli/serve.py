@@ -17,7 +17,7 @@ from thence.cli import background as background_server
 from thence.cli import options, viewer, wiring
 from thence.cli.background import claim
 from thence.cli.columns import tell, tilde
-from thence.cli.home_sweep import HomeSweep
+from thence.cli.home_sweep import ServerSweep
 from thence.cli.terminal import clean
 from thence.errors import BadConfig
 
@@ -113,13 +113,16 @@ def command(
 
     sign_in.remove_leftovers(home)
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
-        made = app.create(make_context(store, team=team is not None), guard)
+        context = make_context(store, team=team is not None)
+        made = app.create(context, guard)
         app.settle()
         try:
             with listener, claim(home, guard.port) if service else nullcontext():
                 app.server(made, announce).run([listener])
         finally:
             sign_in.remove(home, ticket)
+            if isinstance(context.sweep_home, ServerSweep):
+                context.sweep_home.stop()
     return 0
 
 
@@ -161,7 +164,7 @@ def make_context(store: Store, *, team: bool = False) -> AppContext:
         roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
         redactor=wiring.latest_redactor,
-        sweep_home=HomeSweep(store) if writes else None,
+        sweep_home=ServerSweep(store) if writes else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),
         writes=writes,

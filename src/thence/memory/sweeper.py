@@ -179,8 +179,9 @@ class Sweeper:
     def work(self) -> None:
         """Sweep and publish, again and again."""
         self._watched.wait()
-        while not self._catch_up() and not self._stop.wait(TICK_S):
-            pass  # another one sweeps, maybe for the first time
+        before = self._changes()
+        while not self._catch_up(before) and not self._stop.wait(TICK_S):
+            before = self._publish_since(before)  # another one sweeps, maybe for the first time
         pace = DigestPace()
         while not self._stop.is_set():
             paths, done = self._take_waiting()
@@ -206,9 +207,20 @@ class Sweeper:
                 self._report(error)
                 self._stop.wait(TICK_S)
 
-    def _catch_up(self) -> bool:
+    def _changes(self) -> dict[str, int]:
+        """Return the number of the last change of each session."""
+        return {uid: entry.change for uid, entry in self._store.known().sessions.items()}
+
+    def _publish_since(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Publish the sessions that changed, and return the numbers of their changes now."""
+        after = self._changes()
+        changed = {uid for uid, change in after.items() if before.get(uid) != change}
+        self._undigested |= changed
+        self._hub.publish_changes(changed)
+        return after
+
+    def _catch_up(self, before: Mapping[str, int]) -> bool:
         """Sweep what was written while nobody watched; False when another one sweeps."""
-        before = {uid: entry.change for uid, entry in self._store.known().sessions.items()}
         try:
             # The first sweep of all makes digests as it reads; later ones leave them for then.
             report = self._sweep_home(
@@ -223,10 +235,7 @@ class Sweeper:
             return False
         except Exception as error:  # noqa: BLE001 - what changes from now on must be heard of
             self._report(error)
-        after = self._store.known().sessions
-        changed = {uid for uid, entry in after.items() if before.get(uid) != entry.change}
-        self._undigested |= changed
-        self._hub.publish_changes(changed)
+        self._publish_since(before)
         return True
 
     def _report(self, error: Exception) -> None:
