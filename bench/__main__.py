@@ -1,7 +1,8 @@
 """Run the benchmarks: `python -m bench [--rounds N] [NAME ...]`. Figures are ratios within one run.
 
 All figures go to `.bench/results.json`, with medians and spreads over the rounds, and to two plots
-beside it: `budgets.svg`, and `growth.svg` if `growth` was among the benchmarks.
+beside it: `budgets.svg`, and `growth.svg` if `growth` was among the benchmarks. Figures of other
+benchmarks stay in the report if they were made with the same code.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import platform
 import statistics
 import sys
 import traceback
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
 from bench import measure, plot
 from bench.measure import Point, Verdict
+from prove.state import hash_code
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = sorted(
@@ -60,6 +63,24 @@ class Results(msgspec.Struct):
     curves: list[Curve]
     failed: dict[str, str]
     """Benchmarks that failed, and why."""
+    code: str = ""
+    """A hash of the code that was measured."""
+
+
+def load_others(folder: Path, names: Collection[str], code: str) -> Results:
+    """Return what the report holds of benchmarks with other names, if its code is the same."""
+    path = folder / "results.json"
+    empty = Results({}, [], [], {}, code)
+    found = msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else empty
+    if found.code != code:
+        return empty
+    return Results(
+        {},
+        [figure for figure in found.figures if figure.bench not in names],
+        [] if "growth" in names else found.curves,
+        {name: why for name, why in found.failed.items() if name not in names},
+        code,
+    )
 
 
 def figures_of(bench: str, verdicts: list[Verdict]) -> list[Figure]:
@@ -105,7 +126,8 @@ def run(names: list[str], rounds: int, where: Path) -> Results:
         "memory": f"{memory / 2**30:.0f} GiB",
         "load": f"{os.getloadavg()[0]:.1f}",
     }
-    results = Results(machine, [], [], {})
+    results = load_others(where, names, hash_code())
+    results.machine = machine
     for name in names:
         measure.VERDICTS.clear()
         for _ in range(rounds):
@@ -116,7 +138,7 @@ def run(names: list[str], rounds: int, where: Path) -> Results:
                 results.failed[name] = repr(error)[:300]
                 break
         results.figures += figures_of(name, measure.VERDICTS)
-        results.curves = curves_of(measure.POINTS)
+        results.curves = curves_of(measure.POINTS) or results.curves
         write(results, where)
     return results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree as ET
@@ -76,6 +77,29 @@ def test_a_benchmark_that_fails_does_not_end_the_run(
     assert [1.0] == [pytest.approx(curve.slope) for curve in read.curves]
     for name in ("budgets.svg", "growth.svg"):
         assert ET.parse(tmp_path / name).getroot().tag.endswith("svg")
+
+
+def test_figures_of_other_benchmarks_stay_while_the_code_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a report can be made in parts; figures of other code are dropped."""
+    monkeypatch.setattr(measure, "POINTS", [])
+    for name, ratio in (("one", 1.0), ("two", 2.0)):
+        bench = ModuleType(name)
+        verdict = partial(measure.verdict, f"of {name}", ratio, 9)
+        monkeypatch.setattr(bench, "main", verdict, raising=False)
+        monkeypatch.setitem(sys.modules, f"bench.bench_{name}", bench)
+
+    def run(code: str, name: str) -> list[tuple[str, float]]:
+        monkeypatch.setattr(runner, "hash_code", lambda: code)
+        runner.run([name], rounds=1, where=tmp_path)
+        read = msgspec.json.decode((tmp_path / "results.json").read_bytes(), type=runner.Results)
+        return [(figure.bench, figure.median) for figure in read.figures]
+
+    assert [("one", 1.0)] == run("a", "one")
+    assert [("one", 1.0), ("two", 2.0)] == run("a", "two")
+    assert [("two", 2.0), ("one", 1.0)] == run("a", "one")
+    assert [("two", 2.0)] == run("b", "two")
 
 
 def test_a_plot_shows_what_is_over_its_budget() -> None:
