@@ -163,14 +163,13 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, MakeFo
     base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
 
     def made(name: str, make: MakeFolder) -> Path:
-        out = base / name
+        out, done = base / name, base / f"{name}.done"  # a store knows the paths of its sources
         with out.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not out.exists():
-                passing = out.with_suffix(".making")
-                shutil.rmtree(passing, ignore_errors=True)
-                make(passing)
-                passing.rename(out)
+            if not done.exists():
+                shutil.rmtree(out, ignore_errors=True)
+                make(out)
+                done.touch()
         return out
 
     return made

@@ -21,6 +21,7 @@ from tests.memory.exported import exported, manifest, tables
 from tests.memory.stored import opened, sweep, use
 from tests.memory.test_redact_recall import planted
 from tests.postgres import Cluster
+from tests.restored import restore
 from thence.analytics import tables as analytics
 from thence.analytics.exports import MANIFEST, NO_DAY, FolderTarget, RemoteTarget, target_at
 from thence.analytics.parquet import export
@@ -33,20 +34,43 @@ from thence.team.objects import Bucket, shelf_at
 DAYS = 5
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Four sessions of Claude Code, one of them a fork."""
-    home = tmp_path / "home"
+@pytest.fixture(scope="module")
+def as_built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Four sessions, one of them a fork, with their store and its export; and a copy of all."""
+    folder = tmp_path_factory.mktemp("exports")
+    machine, copy = folder / "machine", folder / "copy"
     first = logs.script(1, 4)
-    logs.write(home, first, logs.script(2), logs.script(3), logs.fork(4, first, 3))
-    return home
+    sessions = (first, logs.script(2), logs.script(3), logs.fork(4, first, 3))
+    logs.write(machine / "home", *sessions)
+    sweep(machine / "store", {"claude": [machine / "home"]})
+    exported(machine / "store", machine / "out")
+    shutil.copytree(machine, copy)
+    return machine, copy
 
 
 @pytest.fixture
-def store_home(home: Path, tmp_path: Path) -> Path:
+def machine(as_built: tuple[Path, Path]) -> Path:
+    """The same for a test to write on; the next one finds it as it was built."""
+    restore(*as_built)
+    return as_built[0]
+
+
+@pytest.fixture
+def home(machine: Path) -> Path:
+    """Four sessions of Claude Code, one of them a fork."""
+    return machine / "home"
+
+
+@pytest.fixture
+def store_home(machine: Path) -> Path:
     """Their store."""
-    sweep(tmp_path / "store", {"claude": [home]})
-    return tmp_path / "store"
+    return machine / "store"
+
+
+@pytest.fixture
+def out(machine: Path) -> Path:
+    """The export of that store, for tests of what comes after the first one."""
+    return machine / "out"
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +106,16 @@ def test_an_export_holds_what_the_store_holds(store_home: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_calls_tell_how_they_ended(store_home: Path, tmp_path: Path) -> None:
+def test_calls_tell_how_they_ended(out: Path) -> None:
     """A failed call is a failed row, its result's time is its own; derived rows point at it."""
-    exported(store_home, tmp_path / "out")
     rows = ask(
-        tmp_path / "out",
+        out,
         "SELECT count(*) FILTER (failed), count(*) FILTER (NOT failed), count(took_ms)"
         " FROM events WHERE kind = 'tool_call'",
     ).rows
     [(failed, well, timed)] = rows
     runs = ask(
-        tmp_path / "out",
+        out,
         "SELECT count(*) FROM events r JOIN events c ON c.event_id = r.derived_from"
         " WHERE r.kind = 'test_run' AND c.kind = 'tool_call' AND r.failed = c.failed",
     ).rows
@@ -104,29 +127,29 @@ def test_calls_tell_how_they_ended(store_home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_new_writes_nothing(store_home: Path, tmp_path: Path) -> None:
+def test_nothing_new_writes_nothing(store_home: Path, out: Path) -> None:
     """The same files, the same manifest to the byte, and no session is read."""
-    exported(store_home, tmp_path / "out")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.*")}
-    report = exported(store_home, tmp_path / "out")
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.*")}
+    report = exported(store_home, out)
 
-    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.*")}
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.*")}
     assert (0, 4, 0, 0) == (report.read, report.unchanged, report.files, report.removed)
 
 
 @pytest.mark.slow
-def test_only_days_that_changed_are_written(home: Path, store_home: Path, tmp_path: Path) -> None:
+def test_only_days_that_changed_are_written(
+    home: Path, store_home: Path, out: Path, tmp_path: Path
+) -> None:
     """A session of another day is read alone, and comes to what a new export gives."""
-    exported(store_home, tmp_path / "out")
-    before = manifest(tmp_path / "out").names()
+    before = manifest(out).names()
     late = logs.script(9)
     for record in late.records:
         record["timestamp"] = record["timestamp"].replace("2026-01-01", "2026-03-05")
     logs.write(home, late)
     sweep(store_home, {"claude": [home]})
-    report = exported(store_home, tmp_path / "out")
+    report = exported(store_home, out)
     exported(store_home, tmp_path / "fresh")
-    after = manifest(tmp_path / "out").names()
+    after = manifest(out).names()
     days = {name.split("/")[1] for name in after - before if "/" in name}
 
     assert (1, 4, 1) == (report.read, report.unchanged, report.days)
@@ -136,25 +159,22 @@ def test_only_days_that_changed_are_written(home: Path, store_home: Path, tmp_pa
 
 @pytest.mark.slow
 def test_a_session_that_grew_takes_the_place_of_its_old_rows(
-    home: Path, store_home: Path, tmp_path: Path
+    home: Path, store_home: Path, out: Path, tmp_path: Path
 ) -> None:
     """Beside rows of others that were not read again; equal to an export from nothing."""
-    exported(store_home, tmp_path / "out")
     logs.write(home, logs.script(2, 7))
     sweep(store_home, {"claude": [home]})
-    report = exported(store_home, tmp_path / "out")
+    report = exported(store_home, out)
     exported(store_home, tmp_path / "fresh")
 
     assert 1 == report.read
-    assert manifest(tmp_path / "fresh").names() == manifest(tmp_path / "out").names()
-    assert tables(tmp_path / "fresh") == tables(tmp_path / "out")
+    assert manifest(tmp_path / "fresh").names() == manifest(out).names()
+    assert tables(tmp_path / "fresh") == tables(out)
 
 
 @pytest.mark.slow
-def test_what_was_evicted_or_forgotten_vanishes(store_home: Path, tmp_path: Path) -> None:
+def test_what_was_evicted_or_forgotten_vanishes(store_home: Path, out: Path) -> None:
     """Events of the one; of the other everything. No file of before is left."""
-    out = tmp_path / "out"
-    exported(store_home, out)
     before = manifest(out).names()
     uids = [f"claude:{logs.name(n)}" for n in (2, 3)]
     store = opened(store_home)
@@ -173,10 +193,8 @@ def test_what_was_evicted_or_forgotten_vanishes(store_home: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_damaged_or_strange_export_is_made_anew(store_home: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_strange_export_is_made_anew(store_home: Path, out: Path) -> None:
     """A file that was changed, a manifest that is none or of another version."""
-    out = tmp_path / "out"
-    exported(store_home, out)
     complete = manifest(out)
     rows = tables(out)
     for body in (b"", b"[]", (out / MANIFEST).read_bytes().replace(b'"schema": 3', b'"schema": 0')):
@@ -198,11 +216,9 @@ def test_a_damaged_or_strange_export_is_made_anew(store_home: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_manifest_cannot_lead_out_of_its_folder(store_home: Path, tmp_path: Path) -> None:
+def test_a_manifest_cannot_lead_out_of_its_folder(store_home: Path, out: Path) -> None:
     """One that names other files is nobody's: nothing is read or removed by it."""
-    out = tmp_path / "out"
-    exported(store_home, out)
-    (tmp_path / "precious.parquet").write_text("mine")
+    (out.parent / "precious.parquet").write_text("mine")
     body = (out / MANIFEST).read_text()
     name = next(iter(manifest(out).tables["events"].files)).path
     (out / MANIFEST).write_text(body.replace(name, "../precious.parquet"))
@@ -210,7 +226,7 @@ def test_a_manifest_cannot_lead_out_of_its_folder(store_home: Path, tmp_path: Pa
         ask(out, "SELECT 1")
     exported(store_home, out)
 
-    assert "mine" == (tmp_path / "precious.parquet").read_text()
+    assert "mine" == (out.parent / "precious.parquet").read_text()
 
 
 @pytest.mark.slow
@@ -362,10 +378,9 @@ def test_no_planted_secret_is_in_any_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_both_stores_give_the_same_tables(
-    home: Path, store_home: Path, tmp_path: Path, postgres: Cluster
+    home: Path, out: Path, tmp_path: Path, postgres: Cluster
 ) -> None:
     """A database in the place of a file: the same rows, but for the times of the sweep."""
-    exported(store_home, tmp_path / "out")
     use(postgres.url())
     try:
         sweep(tmp_path / "team", {"claude": [home]})
@@ -374,13 +389,13 @@ def test_both_stores_give_the_same_tables(
         use(None)
     ours, theirs = (
         {
-            name: ask(out, f"SELECT * EXCLUDE ({left_out}) FROM {name} ORDER BY ALL").rows
+            name: ask(folder, f"SELECT * EXCLUDE ({left_out}) FROM {name} ORDER BY ALL").rows
             for name, left_out in (
                 *((name, "agent") for name in ("sessions", "events", "usage", "signals")),
                 ("digests", "made"),
             )
         }
-        for out in (tmp_path / "out", tmp_path / "theirs")
+        for folder in (out, tmp_path / "theirs")
     )
 
     assert ours == theirs
@@ -400,26 +415,26 @@ def _changed(home: Path, store_home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stride", [24, pytest.param(1, marks=pytest.mark.prove)])
 def test_an_export_that_is_killed_is_one_or_the_other(
-    stride: int, home: Path, store_home: Path, tmp_path: Path, warm: Warm
+    stride: int, machine: Path, tmp_path: Path, warm: Warm
 ) -> None:
     """At any step a reader sees the export before or the one after; the next one converges."""
-    exported(store_home, tmp_path / "before")
-    _changed(home, store_home)
+    store_home, out = machine / "store", machine / "out"
+    before = shutil.copytree(out, tmp_path / "before")
+    _changed(machine / "home", store_home)
     exported(store_home, tmp_path / "after")
     names = manifest(tmp_path / "after").names()
-    sides = [tables(tmp_path / "before"), tables(tmp_path / "after")]
+    sides = [tables(before), tables(tmp_path / "after")]
     seen = set()
     point, ended = 1, -signal.SIGKILL
     while ended == -signal.SIGKILL:
-        out = tmp_path / "out"
-        shutil.copytree(tmp_path / "before", out)
+        shutil.rmtree(out)
+        shutil.copytree(before, out)
         ended = warm.start(module.killed, str(store_home), str(out), point).wait()
         seen.add(sides.index(tables(out)))
         exported(store_home, out)
 
         assert names == manifest(out).names() == FolderTarget(out).names()
         assert sides[1] == tables(out)
-        shutil.rmtree(out)
         point += stride
     assert 0 == ended
     assert {0, 1} == seen
@@ -427,15 +442,14 @@ def test_an_export_that_is_killed_is_one_or_the_other(
 
 
 @pytest.mark.slow
-def test_the_version_is_in_every_file(store_home: Path, tmp_path: Path) -> None:
+def test_the_version_is_in_every_file(out: Path) -> None:
     """Who finds a file alone can tell what its columns mean."""
     import duckdb
 
-    exported(store_home, tmp_path / "out")
     with duckdb.connect() as db:
         metadata = [
             dict(db.execute(f"SELECT key, value FROM parquet_kv_metadata('{path}')").fetchall())
-            for path in (tmp_path / "out").rglob("*.parquet")
+            for path in out.rglob("*.parquet")
         ]
 
     assert {f"{SCHEMA_VERSION}".encode()} == {fields[b"thence_schema"] for fields in metadata}

@@ -827,7 +827,7 @@ def test_hostile_files_are_counted_as_the_independent_program_counts(
     corpus: Path, truth: ModuleType, record_property: Callable[[str, object], None]
 ) -> None:
     """The corpus reads without an exception, and counts agree with its manifest too."""
-    step = by_pace(everyday=8, full=5, prove=1)
+    step = by_pace(everyday=10, full=10, prove=1)
     paths = logs_below(corpus)[::step]
     lines = sum(agree(truth, path) for path in paths)
     cases = json.loads((corpus / "manifest.json").read_bytes())["cases"]

@@ -218,7 +218,7 @@ def test_no_session_of_a_real_client_is_refused(shared: Path) -> None:
     refused: dict[str, list[str]] = {}
     seen: set[str] = set()
     logs = sorted((shared / "data").rglob("*.jsonl"))
-    for path in logs[:: by_pace(everyday=4, full=3, prove=1)]:
+    for path in logs[:: by_pace(everyday=6, full=6, prove=1)]:
         claim = find_source(path, known)
         if claim is None or claim[1].path in seen:
             continue

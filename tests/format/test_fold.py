@@ -290,7 +290,7 @@ def interleaved(facts: Sequence[Fact], seed: int) -> list[Fact]:
 def test_every_real_session_grows_to_what_it_is(shared: Path, part: int) -> None:
     """Record by record and in random pieces, its files in turn and mixed."""
     rebuilt = records = 0
-    each = by_pace(everyday=32, full=24, prove=4)
+    each = by_pace(everyday=48, full=48, prove=4)
     sessions = test_growth.sessions(shared / "data")[part::each]
     for number, (adapter, source) in enumerate(sessions):
         facts = read_all(adapter, source)[0]

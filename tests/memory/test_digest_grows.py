@@ -97,7 +97,7 @@ def compare(record: DigestRecord, other: DigestRecord) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_pace(everyday=10, full=25, prove=300), phases=PHASES)
+@settings(max_examples=by_pace(everyday=10, full=12, prove=300), phases=PHASES)
 @given(logs(), st.data())
 def test_a_digest_that_goes_on_is_the_digest_made_from_nothing(
     log: list[Fact], data: st.DataObject

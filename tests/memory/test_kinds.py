@@ -126,7 +126,7 @@ def test_a_search_by_kind_finds_what_is_shown_after_every_line(tmp_path: Path) -
     for number, (path, line) in enumerate(lines, start=1):
         grow(path, line)
         sweep(tmp_path / "grown", roots, digests=False)
-        if number == len(lines) or not number % by_pace(everyday=4, full=4, prove=1):
+        if number == len(lines) or not number % by_pace(everyday=8, full=8, prove=1):
             grown = compare(tmp_path / "grown")
     sweep(tmp_path / "once", roots)
     counts = {kind: len(events) for kind, events in grown.items()}
@@ -160,7 +160,7 @@ def test_a_kind_and_a_word_find_the_events_whose_source_has_the_word(tmp_path: P
 
 
 @pytest.mark.few(8)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pieces_of_sessions_are_found_by_kind(tmp_path: Path, seed: int) -> None:
     """Branches that are left, forks that hold copies of another session's records."""

@@ -105,7 +105,7 @@ def test_the_end_of_every_real_session_is_drawn_from_its_last_records(
 ) -> None:
     """Session by session in a few pieces."""
     out: Counter[str] = Counter()
-    step = by_pace(everyday=16, full=12, prove=4)
+    step = by_pace(everyday=24, full=24, prove=4)
     for adapter, source in test_growth.sessions(shared / "data")[part::step]:
         facts = read_all(adapter, source)[0]
         if not facts or len(facts) > 3_000:

@@ -248,7 +248,7 @@ def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_pat
     """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0
     keeper = Ingester(Packs(tmp_path / "packs"), _NoRedaction())
-    step = by_pace(everyday=5, full=5, prove=1)
+    step = by_pace(everyday=10, full=10, prove=1)
     for adapter, source in list(sources(shared / "data"))[::step]:
         try:
             facts, batch = read_all(adapter, source)

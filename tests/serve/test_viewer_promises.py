@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from playwright.sync_api import Error as PlaywrightError
 
+from tests.conftest import MakeFolder
 from tests.pace import PROVING, by_pace
 from tests.serve import browser as browsers
 from tests.serve import laid
@@ -48,21 +49,27 @@ LARGE_BYTES = 40_000_000 if MANY >= 10_000 else 2_500 * MANY
 
 
 @pytest.fixture(scope="module")
-def real_house(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def real_house(shared: Path, made_once: Callable[[str, MakeFolder], Path]) -> Iterator[House]:
     """The real sessions of all clients, laid out as the clients lay them, and served."""
     each = by_pace(everyday=60, full=60, prove=1)
-    house = laid.real(shared, tmp_path_factory.mktemp("real"), each)
-    house.swept()
-    with house.serving():
-        yield house
-    house.close()
+    yield from _served(made_once("real-house", lambda to: _keep(laid.real(shared, to, each))))
 
 
 @pytest.fixture(scope="module")
-def large_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def large_house(made_once: Callable[[str, MakeFolder], Path]) -> Iterator[House]:
     """Very many small sessions and a large one, served."""
-    house = laid.many(tmp_path_factory.mktemp("many"), MANY, LARGE_BYTES)
+    yield from _served(made_once("large-house", lambda to: _keep(laid.many(to, MANY, LARGE_BYTES))))
+
+
+def _keep(house: House) -> None:
+    """Import all that is there, once for all processes that run tests."""
     house.swept()
+    house.close()
+
+
+def _served(folder: Path) -> Iterator[House]:
+    """Serve a machine that was swept; others may do so at the same time."""
+    house = House(folder)
     with house.serving():
         yield house
     house.close()
