@@ -71,14 +71,14 @@ def load_others(folder: Path, names: Collection[str], code: str) -> Results:
     """Return what the report holds of benchmarks with other names, if its code is the same."""
     path = folder / "results.json"
     empty = Results({}, [], [], {}, code)
-    found = msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else empty
-    if found.code != code:
+    report = msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else empty
+    if report.code != code:
         return empty
     return Results(
         {},
-        [figure for figure in found.figures if figure.bench not in names],
-        [] if "growth" in names else found.curves,
-        {name: why for name, why in found.failed.items() if name not in names},
+        [figure for figure in report.figures if figure.bench not in names],
+        [] if "growth" in names else report.curves,
+        {name: why for name, why in report.failed.items() if name not in names},
         code,
     )
 
