@@ -9,15 +9,14 @@ what a boundary carries is a cache, and a bad one costs the to-dos before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+# Not first by a compaction: where no file can be opened any more, neither could a module.
+from thence.format import todos
 from thence.format.records import JSON, Event
+from thence.format.todos import Step, Todo
 from thence.format.transcript import steps
-
-if TYPE_CHECKING:
-    from thence.format.todos import Step, Todo
 
 _CALLS = "todo_calls"
 """Where a snapshot has the calls that to-do lists were made of."""
@@ -25,8 +24,6 @@ _CALLS = "todo_calls"
 
 def pending(chain: Sequence[Event], since: Sequence[Event], snapshot: JSON) -> list[Todo]:
     """Return the open to-dos of what the model sees and of the lists before the last boundary."""
-    from thence.format import todos  # its patterns take long to be made
-
     return todos.pending_todos(_steps(chain, since, snapshot))
 
 
@@ -41,8 +38,6 @@ def with_calls(
 
     `before` is the snapshot that this one takes the place of.
     """
-    from thence.format import todos
-
     stay = {event.uuid for event in visible}
     calls = [step for step in _steps(chain, since, before) if step.tool and step.id not in stay]
     return {**snapshot, _CALLS: [msgspec.to_builtins(step) for step in todos.todo_steps(calls)]}
@@ -56,8 +51,6 @@ def _steps(chain: Sequence[Event], since: Sequence[Event], snapshot: JSON) -> li
 
 def _steps_in_snapshot(snapshot: JSON) -> list[Step]:
     """Read the calls that a snapshot carries; of an older one the list that it holds."""
-    from thence.format.todos import Step
-
     if not isinstance(snapshot, dict):
         return []
     try:
