@@ -25,7 +25,7 @@ from thence.format import codec
 from thence.format.records import INTERNAL, JSON, Event, is_permission
 from thence.journal.ids import now_text, uuid7
 from thence.journal.segmented_log import AppendedBytes, SegmentedLog
-from thence.journal.segments import HEADER_BYTES, Segments, parts_of, sessions_in
+from thence.journal.segments import HEADER_BYTES, Segments, last_modified, parts_of, sessions_in
 
 MARK = "bridge"
 """The one key of a payload that is the bridge's own."""
@@ -154,8 +154,7 @@ class Batches:
 
     def modified(self) -> float | None:
         """Return when it was last written, in seconds; None when there is no file."""
-        with Segments(parts_of(self.folder, self.session)) as segments:
-            return segments.modified()
+        return last_modified(parts_of(self.folder, self.session))
 
     def line(self) -> list[str]:
         """Return the ids of the events that lead to the tip, oldest first."""

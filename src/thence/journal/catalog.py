@@ -7,7 +7,6 @@ of its segments that is there.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from thence.errors import SessionNotFound
 from thence.format import codec, layout
 from thence.format.records import blocks, text_of
 from thence.journal.reader import head
-from thence.journal.segments import Segments, names_in, parts_of, sessions_in
+from thence.journal.segments import Segments, last_modified, names_in, parts_of, sessions_in
 
 ANCESTORS = 8
 """How many sessions back a list looks for a title and for the first prompt."""
@@ -102,7 +101,7 @@ class Catalog:
 
     def sessions(self, project: str | None = None, *, limit: int = 20) -> list[SessionEntry]:
         """List sessions, newest first, from the first and last bytes of their files."""
-        paths = [(_last_modified(parts), parts[0]) for parts in self._parts(project)]
+        paths = [(last_modified(parts) or 0.0, parts[0]) for parts in self._parts(project)]
         paths.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
         known: dict[str, SessionEntry] = {}
         listed = [_read_entry(path, when) for when, path in paths[:limit]]
@@ -151,15 +150,6 @@ def name_of(path: Path) -> str:
 def _is_file(path: Path) -> bool:
     """Whether a segment is a file, also if it was sealed since its folder was listed."""
     return path.is_file() or path.with_name(f"{path.name}.zst").is_file()
-
-
-def _last_modified(parts: list[Path]) -> float:
-    """When any segment of a session was last written."""
-    times = []
-    for path in parts:
-        with contextlib.suppress(FileNotFoundError):  # sealed or removed just now
-            times.append(path.stat().st_mtime)
-    return max(times, default=0.0)
 
 
 def _read_entry(path: Path, modified: float) -> SessionEntry:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-# Not first by a compaction: where no file can be opened any more, neither could a module.
+# Loaded with the journal, not by a compaction: when no file can be opened, no module can either.
 from thence.format import todos
 from thence.format.records import JSON, Event
 from thence.format.todos import Step, Todo

@@ -14,8 +14,10 @@ the same bytes for ever. `at` and `address` turn one into the other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -60,6 +62,15 @@ def sessions_in(folder: Path, prefix: str = "") -> dict[str, list[Path]]:
         if segment.number not in files or not segment.sealed:
             files[segment.number] = folder / name
     return {session: [files[n] for n in sorted(files)] for session, files in sessions.items()}
+
+
+def last_modified(paths: Iterable[Path]) -> float | None:
+    """Return when any of these files was last written, in seconds; None when there is none."""
+    times = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # sealed or removed just now
+            times.append(path.stat().st_mtime)
+    return max(times, default=None)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -137,10 +148,6 @@ class Segments:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def modified(self) -> float | None:
-        """Return when the newest file was written, in seconds; None when there is no file."""
-        return max((os.fstat(handle).st_mtime for handle in self._handles.values()), default=None)
 
     def read(self, start: int, stop: int) -> bytes:
         """Read logical bytes; fewer when the files have fewer."""
