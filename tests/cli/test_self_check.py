@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 
 import apsw
 import pytest
 
+from tests.archives import extract
 from tests.cli.conftest import Run
 from tests.pace import PROVING
 from tests.processes import run_thence
@@ -28,8 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def _extracted(version: str, folder: Path) -> Path:
-    with tarfile.open(HOMES / f"{version}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    extract(HOMES / f"{version}.tar.xz", folder)
     return folder / ".thence"
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.agents.groks import Folder
 from tests.agents.transcripts import Script
+from tests.archives import extract
 from tests.memory import logs
 from tests.memory.stored import dump, opened, sweep
 from tests.memory.test_kinds import searched, shown
@@ -40,8 +40,7 @@ def old(tmp_path: Path) -> Path:
 
 def extracted(name: str, folder: Path) -> Path:
     """Return the folder of an old store that was put into another folder."""
-    with tarfile.open(STORES / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    extract(STORES / f"{name}.tar.xz", folder)
     return folder / "memory"
 
 
