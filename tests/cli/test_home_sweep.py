@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.cli.desk import Desk, windows
-from thence.cli import home_sweep, serve, wiring
+from tests.serve.test_live import wait_until
+from thence.cli import home_sweep, processes, serve, wiring
 from thence.cli.home_sweep import HomeSweep, ServerSweep
 from thence.memory import sweeper, watching
-from thence.memory.reports import SweepReport
+from thence.memory.reports import Progress, SweepReport
 from thence.memory.store import StoreLocked
+from thence.serve import now_page
+from thence.serve.clock import DisplayClock
 from thence.serve.live import Hub
 
-LONG_S = 60.0
 LIMITS = """\
 [session_memory.retention]
 raw_soft_cap_bytes = 1
@@ -55,11 +57,7 @@ def test_the_server_applies_storage_limits(desk: Desk, monkeypatch: pytest.Monke
         hub = Hub(serve.make_context(store))
         assert hub.sweeper is not None
         hub.sweeper.start()
-        until = time.monotonic() + LONG_S
-        while time.monotonic() < until:
-            if [row for row in store.sessions() if row.session.evicted_at is not None]:
-                break
-            time.sleep(0.05)
+        wait_until(lambda: any(row.session.evicted_at is not None for row in store.sessions()))
         hub.sweeper.stop()
 
         assert [False] == [row.session.evicted_at is None for row in store.sessions()]
@@ -92,9 +90,7 @@ def test_a_server_leaves_a_large_first_sweep_to_another_process(
         except StoreLocked as error:
             waits.append(error.message)
         hub.sweeper.start()
-        until = time.monotonic() + LONG_S
-        while time.monotonic() < until and not (hub._published and reports):
-            time.sleep(0.05)
+        wait_until(lambda: bool(hub._published and reports))
         hub.sweeper.stop()
         context.sweep_home.stop()
         stored = [row.session.session_uid for row in store.sessions()]
@@ -115,6 +111,31 @@ def test_a_server_sweeps_few_logs_itself(desk: Desk) -> None:
         again = ServerSweep(store)(known, wiring.roots(known), digests=False)
 
     assert (1, 0) == (first.sessions_new, again.sessions_new)
+
+
+def test_the_first_page_shows_how_far_the_first_sweep_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its process reports, whose warnings are passed over; nothing when it has ended."""
+    progress = msgspec.json.encode(Progress("read", 42, 100, 3, 7)).decode()
+    program = f"import sys, time; print('note: x\\n{progress}', file=sys.stderr); time.sleep(60)"
+    monkeypatch.setattr(home_sweep, "MIN_FIRST_SWEEP_BYTES", 0)
+    monkeypatch.setattr(processes, "thence", lambda *_: processes.python("-c", program))
+    assert desk.home.is_dir()
+    with wiring.store(must_exist=False) as store:
+        context = serve.make_context(store)
+        sweep = context.sweep_home
+        assert isinstance(sweep, ServerSweep)
+        with pytest.raises(StoreLocked):
+            sweep(context.known, context.roots)
+        wait_until(lambda: sweep.progress() is not None)
+        during = now_page.page(context, DisplayClock()).importing
+        sweep.stop()
+        wait_until(lambda: sweep.progress() is None)
+        after = now_page.page(context, DisplayClock()).importing
+
+    assert "Importing the logs of your agents: 3 of 7 sessions read, 42 %" == during
+    assert "" == after
 
 
 def test_a_server_that_stops_ends_its_first_sweep(

@@ -203,13 +203,57 @@ def test_scripts_that_run_from_right_to_left_do(browser: Browser, own_house: Hou
         page = tab.go("/sessions")
         title = page.locator(".srow .title a", has_text="\u062c\u062f\u0648\u0644").first
         expect(title).to_have_css("direction", "rtl")
-        page = tab.go(title.get_attribute("href") or "")  # a live row may change under a click
+        title.click()
         expect(page.locator("h1")).to_have_css("direction", "rtl")
         expect(page.locator(".ev[data-kind=prompt] .typed")).to_have_css("direction", "rtl")
         assert persian == page.locator(".ev[data-kind=prompt] .typed").inner_text()
         answer = page.locator(".ev[data-kind=answer] .say").first
         expect(answer).to_have_css("direction", "ltr")
         assert "Done.\nSecond line." == answer.inner_text().strip()
+
+
+def _write_session(house: House, name: str, at: datetime) -> None:
+    """Write a session, and import it."""
+    log = SampleTranscript(name, house.homes.work / "tidepool", at)
+    log.prompt(f"Look at {name}")
+    log.text("Done.")
+    log.save(house.homes.claude)
+    house.swept()
+
+
+def test_a_click_on_a_list_that_is_renewed_meanwhile_counts(
+    browser: Browser, own_house: House
+) -> None:
+    """New rows wait until the button is released; then they are shown."""
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go("/sessions")
+        expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+        title = page.locator(".srow .title a").first
+        href, rows = title.get_attribute("href"), page.locator(".srow").count()
+        title.hover()
+        page.mouse.down()
+        with page.expect_response(re.compile("/sessions$")) as response:
+            _write_session(own_house, "meanwhile", datetime.now(UTC))
+        response.value.finished()
+        page.wait_for_timeout(100)
+
+        assert rows == page.locator(".srow").count()
+        page.mouse.up()
+        page.wait_for_url(re.compile(re.escape(href or "")))
+
+
+def test_the_calendar_of_the_first_page_follows_new_sessions(
+    browser: Browser, own_house: House
+) -> None:
+    """It is loaded again when there are more of them; the page is not."""
+    with browsers.tab(browser, own_house) as tab:
+        page = tab.go("/")
+        expect(page.locator(".beat")).to_have_attribute("data-state", "live")
+        summary = page.locator("#year header .dim").first
+        before = int(summary.inner_text().split()[0])
+        _write_session(own_house, "tally", datetime.now(UTC) - timedelta(days=100))
+
+        expect(summary).to_have_text(re.compile(f"^{before + 1} active days"))
 
 
 # -- numbers --------------------------------------------------------------------------------

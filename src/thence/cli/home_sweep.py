@@ -7,7 +7,9 @@ exports that let go of what the store let go of, notes of what was lost, the hub
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,6 +88,7 @@ class ServerSweep(HomeSweep):
         super().__init__(store)
         self._first: subprocess.Popen[bytes] | None = None
         self._is_begun = False
+        self._first_progress: Progress | None = None
 
     def __call__(
         self, known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]], **options: Any
@@ -96,14 +99,33 @@ class ServerSweep(HomeSweep):
             if self._is_large(known, roots):
                 # What it fails at, the next sweep of this process meets as well, and reports.
                 self._first = subprocess.Popen(  # noqa: S603 - our own command
-                    processes.thence("sweep"),
+                    processes.thence("sweep", "--progress", "json"),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
                 )
+                threading.Thread(target=self._follow, args=(self._first,), daemon=True).start()
         if self._first is not None and self._first.poll() is None:
             raise StoreLocked("the first sweep goes on", hint="it runs in a process of its own")
         return super().__call__(known, roots, **options)
+
+    def progress(self) -> Progress | None:
+        """Return how far the first sweep has read, or None while none reads."""
+        return self._first_progress
+
+    def _follow(self, first: subprocess.Popen[bytes]) -> None:
+        """Read the progress of the first sweep, until it ends."""
+        import msgspec
+
+        from thence.memory.reports import Progress
+
+        with first.stderr or nullcontext(()) as lines:
+            for line in lines:
+                # A line that is no progress is a warning: the next sweep has it, too.
+                with suppress(msgspec.DecodeError):
+                    progress = msgspec.json.decode(line, type=Progress)
+                    self._first_progress = progress if progress.stage == "read" else None
+        self._first_progress = None
 
     def _is_large(self, known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> bool:
         """Return whether nothing is stored yet and there is much to read."""

@@ -156,6 +156,7 @@ def make_context(store: Store, *, team: bool = False) -> AppContext:
     known = {} if team else wiring.adapters()
     is_read_only = not team and wiring.is_read_only()
     writes = config.persistence() and not team and not is_read_only
+    sweep_home = ServerSweep(store) if writes else None
     return AppContext(
         store,
         home=wiring.home(),
@@ -164,7 +165,8 @@ def make_context(store: Store, *, team: bool = False) -> AppContext:
         roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
         redactor=wiring.latest_redactor,
-        sweep_home=ServerSweep(store) if writes else None,
+        sweep_home=sweep_home,
+        first_import=sweep_home.progress if sweep_home is not None else None,
         idle_timeout=config.idle_timeout(),
         approval_timeout=config.approval_timeout(),
         writes=writes,

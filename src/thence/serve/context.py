@@ -38,6 +38,7 @@ from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
     from thence.memory.redact import Redactor
+    from thence.memory.reports import Progress
     from thence.memory.sweeper import SweepHome
 
 STATUS_MAX_AGE_S = 1.0  # every page asks, and an answer takes a look at each agent's files
@@ -68,6 +69,7 @@ class AppContext:
         roots: Mapping[str, Sequence[Path]],
         policy: Policy,
         sweep_home: SweepHome | None = None,
+        first_import: Callable[[], Progress | None] | None = None,
         clock: Callable[[], float] = time.time,
         redactor: Callable[[], Redactor] | None = None,
         ticks: Callable[[], float] = time.monotonic,
@@ -79,6 +81,7 @@ class AppContext:
     ) -> None:
         """Set up; without `sweep_home` new lines of logs are not imported here.
 
+        While all logs are read for the first time, `first_import` returns how far that is.
         What is read from a source, because it was evicted, is redacted by the `redactor`. The
         timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
         Without `writes` nobody may; pages say so where the home `is_read_only`.
@@ -90,6 +93,7 @@ class AppContext:
         self.roots = roots
         self.policy = policy
         self.sweep_home = sweep_home
+        self.first_import = first_import or (lambda: None)
         self.clock = clock
         self._redactor = redactor
         self._redacting = threading.Lock()

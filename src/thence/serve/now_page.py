@@ -83,6 +83,8 @@ class NowPage(msgspec.Struct, frozen=True):
     promises: list[Promise]
     more_promises: list[Promise]
     sessions: int
+    importing: str
+    """How far the first import is; empty while there is none."""
     budgets: list[str]
     """Warnings: budgets of today that are used up or nearly so."""
     zone: str
@@ -121,6 +123,7 @@ def page(context: AppContext, clock: DisplayClock) -> NowPage:
         promises,
         more,
         context.store.totals()[0].sessions,
+        _importing(context),
         budget_warnings(context.budget_uses(clock.zone)),
         clean(zone_label(clock.zone, datetime.fromtimestamp(at, UTC))),
     )
@@ -138,6 +141,14 @@ def _lede(running: int, risks: int) -> str:
         f"{risks} will soon be deleted by their agent" if risks else "",
     ]
     return ", ".join(filter(None, parts))
+
+
+def _importing(context: AppContext) -> str:
+    if (progress := context.first_import()) is None:
+        return ""
+    read, total = progress.sources, several(progress.all_sources, "session")
+    share = 100 * progress.bytes // (progress.all_bytes or 1)
+    return f"Importing the logs of your agents: {read:,} of {total} read, {share} %"
 
 
 def _waiting_card(context: AppContext, row: SessionRow, clock: DisplayClock) -> SessionCard:

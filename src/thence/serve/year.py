@@ -75,17 +75,18 @@ class Year(msgspec.Struct, frozen=True):
     files: list[ChangedFile] = []
 
 
-_YEARS: WeakKeyDictionary[AppContext, tuple[float, str, Year]] = WeakKeyDictionary()
+_YEARS: WeakKeyDictionary[AppContext, tuple[float, tuple[str, int], Year]] = WeakKeyDictionary()
+"""Years by context: when each was made, and of which zone and how many sessions."""
 
 
 def year(context: AppContext, clock: DisplayClock) -> Year:
-    """Return the last year in the zone of a clock; worked out at most once a minute."""
-    now, zone = time.monotonic(), f"{clock.zone}"
-    known = _YEARS.get(context)
-    if known is None or now - known[0] > MAX_AGE_S or known[1] != zone:
-        known = now, zone, _year(context, clock)
-        _YEARS[context] = known
-    return known[2]
+    """Return the days of a year; a new session is on it at once, all else within a minute."""
+    now = time.monotonic()
+    key = str(clock.zone), context.store.totals()[0].sessions
+    cached = _YEARS.get(context)
+    if cached is None or now - cached[0] > MAX_AGE_S or cached[1] != key:
+        cached = _YEARS[context] = now, key, _year(context, clock)
+    return cached[2]
 
 
 def _year(context: AppContext, clock: DisplayClock) -> Year:

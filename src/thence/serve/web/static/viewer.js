@@ -117,9 +117,15 @@
     if (!answer.ok) throw new Error(`${answer.status}`);
     return answer;
   }
+  // A click is lost when its row is replaced between press and release: new rows wait until then.
+  let released = Promise.resolve();
+  addEventListener("pointerdown", () => {
+    released = new Promise((done) => { for (const kind of ["pointerup", "pointercancel"]) addEventListener(kind, () => setTimeout(done), { once: true }); });
+  }, true);
   async function fetched(url) {
-    const answer = await asked(url);
-    return new DOMParser().parseFromString(await answer.text(), "text/html");
+    const text = await (await asked(url)).text();
+    await released;
+    return new DOMParser().parseFromString(text, "text/html");
   }
   const said = new WeakMap();
   all("#thread > .ev").forEach((el) => said.set(el, el.textContent.trim()));
@@ -189,7 +195,14 @@
     if (!part || one(":popover-open") || (document.activeElement?.matches("input, select") && part.contains(document.activeElement))) return;
     if (typing || one("#drop:not([hidden])")) return;
     const fresh = one(`#${part.id}`, await fetched(location.href));
-    if (fresh) replaced(part, document.importNode(fresh, true));
+    if (!fresh) return;
+    replaced(part, document.importNode(fresh, true));
+    if (fresh.dataset.sessions !== part.dataset.sessions) renewYear();
+  }
+  // The calendar follows new sessions, at most every two seconds while many are imported.
+  let yearDue = 0;
+  function renewYear() {
+    yearDue ||= setTimeout(() => { yearDue = 0; window.htmx?.trigger("#year", "more-sessions"); }, 2000);
   }
   // New rows leave the reader where he is: the cursor, the focus and what was opened stay.
   function replaced(part, node) {
