@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def _every_value(path: Path) -> bytes:
     from tests.memory.test_redact_everywhere import unpacked
 
     values: list[bytes] = []
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         database.text_factory = bytes
         for (name,) in database.execute("SELECT name FROM sqlite_master").fetchall():
             try:

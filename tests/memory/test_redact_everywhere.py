@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def store_bytes(memory: Path) -> Iterator[bytes]:
             yield str(path).encode()
             yield body
             yield from frames(body)
-    with sqlite3.connect(memory / "thence.db") as database:
+    with closing(sqlite3.connect(memory / "thence.db")) as database:
         database.text_factory = bytes
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
         for table in tables:

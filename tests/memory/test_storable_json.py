@@ -104,7 +104,7 @@ def test_odd_parts_take_their_nearest_form(value: JSON, expected: JSON) -> None:
 def test_what_is_nested_too_deep_becomes_text() -> None:
     """The levels that readers can follow stay, what is below them is its JSON."""
     deep: JSON = "core"
-    for _ in range(5000):
+    for _ in range(100_000):
         deep = [deep]
     value = storable_json.load(storable_json.dump(deep))
     for _ in range(storable_json.MAX_LEVELS):
@@ -116,7 +116,7 @@ def test_what_is_nested_too_deep_becomes_text() -> None:
 
 def test_a_value_that_is_deep_for_the_stack_is_given_as_text() -> None:
     """A body that was written elsewhere is shown rather than refused."""
-    body = b"[" * 5000 + b"]" * 5000
+    body = b"[" * 100_000 + b"]" * 100_000
 
     assert body.decode() == storable_json.load(body)
 
