@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from thence.memory.parcels import MAX_WAITING_PARCELS, may_fork
+from thence.memory.parcels import MAX_WAITING_PARCELS, Turns, in_turns, may_fork
 
 STORY = f"""
 import os, sys, time
@@ -103,6 +105,24 @@ def test_large_source_is_begun_first_and_arrives_in_its_turn(tmp_path: Path, rea
     if readers == 1:
         assert sorted(order) == order
     assert order.index(12) >= 12 - readers
+
+
+def test_beginning_of_a_large_source_is_taken_before_its_end_is_read() -> None:
+    """Who writes is told of its turn, and need not wait until the rest was read."""
+    read_pieces: list[int] = []
+
+    def read(at: int) -> Iterator[int]:
+        for _ in range(sizes[at]):
+            read_pieces.append(at)
+            yield at
+
+    sizes = [1, 1, 1, 8, 1]
+    turns = cast("Turns", range(len(sizes) + 2))
+    read_when_told = [
+        list(read_pieces) for piece, _ in in_turns(turns, sizes, read, lambda _: 1) if piece is None
+    ]
+
+    assert [[3, 3, 3, 3, 0, 1, 2]] == read_when_told
 
 
 @pytest.mark.slow

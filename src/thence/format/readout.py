@@ -151,6 +151,7 @@ class Readout:
         anchors: Mapping[str, Node] | None = None,
         events: Mapping[int, SessionEvent] | None = None,
         line: Callable[[int | None, bool], list[ReadoutPart] | None] | None = None,
+        graph: Graph | None = None,
     ) -> None:
         """Read out a session from its events.
 
@@ -158,11 +159,13 @@ class Readout:
         are the nodes of the records that it begins with. `events` hold payloads, by the ids of
         events, where these are at hand. `line` returns the line to a place with its parts in the
         sessions that this one continues, compactions applied or not; None if it continues none.
+        `graph` is one that was made before, of the same records where nothing came in between.
         """
         self.uid = uid
         self.head = head
         self._read = read
         self._line = line
+        self._made_graph = graph
         self.rewritten: list[StoredEvent] = []
         """What a log held before it was rewritten, and holds no more."""
         self.records = self._records(rows, anchors or {}, events or {})
@@ -235,7 +238,8 @@ class Readout:
     @cached_property
     def graph(self) -> Graph:
         """All records, linked."""
-        return Graph([record.node for record in self.records])
+        nodes, made = [record.node for record in self.records], self._made_graph
+        return made if made is not None and made.nodes == nodes else Graph(nodes)
 
     @cached_property
     def states(self) -> list[State]:

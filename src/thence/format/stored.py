@@ -310,8 +310,13 @@ def gone_places(
 
 def number_events(rows: Iterable[StoredEvent], last: int) -> list[StoredEvent]:
     """Return new events with the numbers that follow the last one; -1: there is none."""
-    start = (last // SEQ_STEP + 1) * SEQ_STEP
+    start = next_number(last)
     return [numbered_row(row, start + SEQ_STEP * at) for at, row in enumerate(rows)]
+
+
+def next_number(last: int) -> int:
+    """Return the number that follows the last one; -1: there is none."""
+    return (last // SEQ_STEP + 1) * SEQ_STEP
 
 
 def numbered_row(row: StoredEvent, seq: int) -> StoredEvent:
@@ -362,15 +367,22 @@ _REF_DECODER = _ref_decoder()
 _RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
-def encode_events(uid: str, rows: Iterable[StoredEvent]) -> bytes:
-    """Return events of one session as bytes; what follows from the others is left out."""
-    return _ENCODER.encode(_row_values(uid, rows))
+def encode_events(uid: str, rows: Iterable[StoredEvent], first: int | None = None) -> bytes:
+    """Return events of one session as bytes; what follows from the others is left out.
+
+    With `first` they are numbered from there on, whatever their own numbers are.
+    """
+    return _ENCODER.encode(_row_values(uid, rows, first))
 
 
 def change_encoded(
-    uid: str, body: bytes, altered: Mapping[int, StoredEvent], new: Iterable[StoredEvent]
+    uid: str,
+    body: bytes,
+    altered: Mapping[int, StoredEvent],
+    new: Iterable[StoredEvent],
+    first: int,
 ) -> bytes:
-    """Return encoded events with others in some places, and new ones after all.
+    """Return encoded events with others in some places, and new ones, numbered, after all.
 
     Those that stay are neither decoded nor encoded again. An event that takes the place of one has
     its id and its number, so that what the next one leaves out still follows from it.
@@ -378,16 +390,18 @@ def change_encoded(
     rows: list[Any] = _RAW_DECODER.decode(body)
     for place, row in altered.items():
         [rows[place]] = _row_values(uid, [row])
-    return _ENCODER.encode([*rows, *_row_values(uid, new)])
+    return _ENCODER.encode([*rows, *_row_values(uid, new, first)])
 
 
-def _row_values(uid: str, rows: Iterable[StoredEvent]) -> list[Any]:
+def _row_values(uid: str, rows: Iterable[StoredEvent], first: int | None = None) -> list[Any]:
     """Return events as they are written, the first one in full."""
     name = event_ids(uid)
     out: list[tuple[list[Any], tuple[Any, ...]]] = []
     before, last = None, None
     for row in rows:
         event, rest = _values(row)
+        if first is not None:
+            event[_SEQ], first = first, first + SEQ_STEP
         at, seq = event[_ID], event[_SEQ]
         if event[_PARENT] == before and before is not None:
             event[_PARENT] = _AS_BEFORE

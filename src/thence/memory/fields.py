@@ -24,7 +24,7 @@ from thence.memory.redact import Redactor
 
 _PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 _MOST_CANDIDATES = 64  # paths that one path with placeholders may stand for
-_BATCH_TEXTS = 256  # texts that are searched for secrets together
+_BATCH_TEXTS = 64  # texts that are searched for secrets together
 
 
 def clean_fields(facts: list[Fact], redactor: Redactor) -> list[Fact]:
@@ -32,10 +32,13 @@ def clean_fields(facts: list[Fact], redactor: Redactor) -> list[Fact]:
 
     The facts themselves where there is nothing to replace.
     """
-    texts: set[str] = set()
+    texts: set[object] = set()
     for fact in facts:
-        texts.update(_texts_of(fact))
-    changed = _changed_texts(list(texts), redactor)
+        try:
+            texts.update(_names_of(fact))
+        except TypeError:  # of a foreign log: something that is no text, and has no hash
+            texts.update(_texts_of(fact))
+    changed = _changed_texts([text for text in texts if type(text) is str], redactor)
     if not changed:
         return facts
     return [_replace_texts(fact, changed) for fact in facts]
@@ -73,6 +76,11 @@ def _changed_texts(texts: Sequence[str], redactor: Redactor) -> dict[str, str]:
 
 def _texts_of(fact: Fact) -> list[str]:
     """Return ids and names of a fact: not payloads, summaries, `about` and outputs."""
+    return [text for text in _names_of(fact) if type(text) is str]
+
+
+def _names_of(fact: Fact) -> list[object]:
+    """Return ids and names of a fact, and what stands in their place where it has none."""
     node = fact.node
     texts: list[object] = [
         *(node.id, node.parent, node.response, node.logical, node.tip, *node.calls, *node.answers),
@@ -86,7 +94,7 @@ def _texts_of(fact: Fact) -> list[str]:
     for part in (node.span, fact.base, *fact.edges, *fact.shares):
         if part is not None:
             texts += msgspec.structs.astuple(part)
-    return [text for text in texts if type(text) is str]
+    return texts
 
 
 def _replace_texts(fact: Fact, changed: Mapping[str, str]) -> Fact:

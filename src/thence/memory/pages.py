@@ -9,7 +9,7 @@ are derived from its facts until the next sweep has written them again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -17,7 +17,7 @@ import msgspec
 import zstandard
 
 from thence.format import derived_events, fold
-from thence.format.normal import KINDS
+from thence.format.normal import KINDS, SEQ_STEP
 from thence.format.session_graph import SessionGraph
 from thence.format.stored import (
     StoredEvent,
@@ -27,6 +27,7 @@ from thence.format.stored import (
     encode_events,
     events_of_session,
     fingerprint,
+    next_number,
     number_events,
     numbered_row,
 )
@@ -187,6 +188,9 @@ def change_pages(
     `pages` are those from the first one on that holds an event which is altered or gone, and the
     last one in any case; `numbers` are those of the altered events and of those that are gone.
     """
+    if not pages and not numbers:
+        first, new = next_number(-1), [*change.altered, *change.events]
+        return PageChanges(_new_pages(uid, new, first), [], _number_ids(new, first))
     grown = _grow_pages(uid, pages, change, numbers)
     if grown is not None:
         return grown
@@ -224,29 +228,44 @@ def _grow_pages(
     last = max(places[starts[-1]])
     if max((seq for seq in numbers.values() if seq is not None), default=-1) > last:
         return None
-    changed = _number_changed(change, numbers, last)
     altered: dict[int, dict[int, StoredEvent]] = {at: {} for at in starts}
-    new: list[StoredEvent] = []
-    for row in changed:
-        start = starts[max(bisect_right(starts, row.seq) - 1, 0)]
-        place = places[start].get(row.seq)
-        if place is not None:
-            altered[start][place] = row
-        elif row.seq > last:
-            new.append(row)
-        else:
+    written_numbers: dict[int, int] = {}
+    for row in change.altered:
+        seq = numbers.get(row.event.event_id)
+        if seq is None:
+            continue
+        start = starts[max(bisect_right(starts, seq) - 1, 0)]
+        place = places[start].get(seq)
+        if place is None:
             return None
+        altered[start][place] = numbered_row(row, seq)
+        written_numbers[row.event.event_id] = seq
+    new = [row for row in change.altered if numbers.get(row.event.event_id) is None]
+    new += change.events
+    first = next_number(last)
     room = max(PAGE_EVENTS - len(places[starts[-1]]), 0)
     added = {starts[-1]: new[:room]}
     written = {
-        at: _compress(change_encoded(uid, bodies[at], altered[at], added.get(at, ())))
+        at: _compress(change_encoded(uid, bodies[at], altered[at], added.get(at, ()), first))
         for at in starts
         if altered[at] or added.get(at)
     }
-    for at in range(room, len(new), PAGE_EVENTS):
-        part = new[at : at + PAGE_EVENTS]
-        written[part[0].seq] = pack_page(uid, part)
-    return PageChanges(written, [], {row.event.event_id: row.seq for row in changed})
+    written |= _new_pages(uid, new[room:], first + SEQ_STEP * room)
+    return PageChanges(written, [], written_numbers | _number_ids(new, first))
+
+
+def _new_pages(uid: str, rows: Sequence[StoredEvent], first: int) -> dict[int, bytes]:
+    """Return events as pages of their own, numbered from `first` on."""
+    out: dict[int, bytes] = {}
+    for at in range(0, len(rows), PAGE_EVENTS):
+        start = first + SEQ_STEP * at
+        out[start] = _compress(encode_events(uid, rows[at : at + PAGE_EVENTS], start))
+    return out
+
+
+def _number_ids(rows: Iterable[StoredEvent], first: int) -> dict[int, int]:
+    """Return the numbers of events from `first` on, by their ids."""
+    return {row.event.event_id: first + SEQ_STEP * at for at, row in enumerate(rows)}
 
 
 def _number_changed(change: SessionChange, numbers: Numbers, last: int) -> list[StoredEvent]:

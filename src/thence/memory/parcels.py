@@ -109,14 +109,14 @@ def in_turns(
     sizes: Sequence[int],
     read: Callable[[int], Iterator[Piece]],
     size_of: Callable[[Piece], int],
-) -> Iterator[tuple[Piece, Order]]:
+) -> Iterator[tuple[Piece | None, Order]]:
     """Read the sources of these sizes whose turn this process has; a large one is begun first.
 
     Else one process would be busy with it long after the others are done. It is written in its
-    turn, and its end is read then, so that the writer is not alone with it.
+    turn, which None tells of, and its end is read meanwhile: so neither waits for the other.
     """
     large = find_large(sizes)
-    rest: Iterator[Piece] = iter(())
+    rest: Iterator[Piece] | None = None
     for turn in turns:
         at = turn - 1
         if at < 0 and large is not None:
@@ -125,8 +125,10 @@ def in_turns(
                 left -= size_of(piece)
                 yield piece, "later"
         elif at >= 0:
-            if large is not None and at >= large:
+            if large is not None and at >= large and rest is not None:
+                yield None, "rest"
                 yield from ((piece, "rest") for piece in rest)
+                rest = None
             if at >= len(sizes):
                 return
             if at != large:
@@ -143,15 +145,16 @@ class Parcels(Generic[Piece]):
     """Runs `made` in other processes and gives what they give, each one's pieces in their order.
 
     `made` is given `Turns` by which the processes share the work, and yields pieces with their
-    size and when they are taken: what is read ahead of its turn waits on the disk. `closed` is
-    called before each parcel leaves, and what it returns is passed to `arrived` on this side.
+    size and when they are taken: what is read ahead of its turn waits on the disk, and is taken
+    from None on. `closed` is called before each parcel leaves, and what it returns is passed to
+    `arrived` on this side.
     """
 
     def __init__(
         self,
         folder: Path,
         kind: type[Piece],
-        made: Callable[[Turns], Iterator[tuple[Piece, int, Order]]],
+        made: Callable[[Turns], Iterator[tuple[Piece | None, int, Order]]],
         closed: Callable[[], dict[str, int]],
         arrived: Callable[[dict[str, int]], None],
         *,
@@ -254,9 +257,10 @@ class Parcels(Generic[Piece]):
                 if pieces and order != last:
                     self._send(place, writer, _Parcel(next(names), last), pieces)
                     pieces, size = [], 0
-                pieces.append(piece)
+                if piece is not None:
+                    pieces.append(piece)
                 size, last = size + weight, order
-                if size >= limit:
+                if size >= limit or piece is None:
                     self._send(place, writer, _Parcel(next(names), last), pieces)
                     pieces, size, limit = [], 0, min(2 * limit, self._size)
             self._send(place, writer, _Parcel(next(names), last), pieces)

@@ -223,8 +223,9 @@ def _ends(payload: JSON, end: int | None, kind: str) -> JSON:
 
 def just_read(change: SessionChange, delta: Delta) -> Readout:
     """Return a session, or its first piece, that was just read, as its rows tell it."""
-    events = {event.event_id: event for event in delta.events}
-    return Readout(delta.window.uid, change.events, head_of(change.row), events=events)
+    events, window = {event.event_id: event for event in delta.events}, delta.window
+    head = head_of(change.row)
+    return Readout(window.uid, change.events, head, events=events, graph=window.graph)
 
 
 def read_piece(
@@ -237,8 +238,9 @@ def read_piece(
     rows = [*(row for _, row in anchors), *map(with_price, delta.rows.values())]
     events = {event.event_id: event for event in delta.events}
     events |= _digested_events(blobs, [row for row in rows if row.event.event_id not in events])
-    nodes = {fact.node.id: fact.node for fact, _ in anchors}
-    return Readout(delta.window.uid, rows, head_of(row), events=events, anchors=nodes)
+    nodes, window = {fact.node.id: fact.node for fact, _ in anchors}, delta.window
+    head, graph = head_of(row), window.graph
+    return Readout(window.uid, rows, head, events=events, anchors=nodes, graph=graph)
 
 
 def _fill_payload(row: StoredEvent, bodies: Iterator[JSON]) -> StoredEvent:

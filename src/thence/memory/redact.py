@@ -424,7 +424,7 @@ class _Finder:
         """Whether all keywords stand in JSON as they stand in text; so does what is `near`."""
         self.all = [DISGUISED, *range(len(self.rules))]
         self._patterns: dict[int, tuple[Any, int]] = {}
-        self._keywords: Any = None
+        self._find_keywords: Any = None
         self._owners: list[list[int]] = []
         self._disguise = 0
         """The number of what tells that a text has disguises in it; the last one."""
@@ -435,14 +435,14 @@ class _Finder:
 
     def suspects(self, data: bytes) -> list[int]:
         """Return the rules that may find something: what they look for first is in the text."""
-        if self._keywords is None:
+        if self._find_keywords is None:
             self._compile_keywords()
-        hits = self._keywords.Match(data)
+        hits = self._find_keywords(data)
         if not hits:
             return self._always
         disguised = self._disguise in hits
         if disguised:  # A disguised keyword is seen only when the disguise is off
-            hits = self._keywords.Match(_reveal(data).data) or ()
+            hits = self._find_keywords(_reveal(data).data) or ()
         rules = {rule for hit in hits for rule in self._owners[hit]}.union(self._always)
         if disguised and rules:
             rules.add(DISGUISED)
@@ -532,7 +532,8 @@ class _Finder:
         self._owners = [*owners.values(), []]
         self._disguise = keywords.Add(_DISGUISE)
         keywords.Compile()
-        self._keywords = keywords
+        # What it wraps, where that is known: the wrapper takes as long as to search a short text.
+        self._find_keywords = getattr(keywords, "_set", keywords).Match
 
 
 @lru_cache(maxsize=4)

@@ -263,13 +263,13 @@ class Sweep:
         if large is not None and (uid := jobs[large].source.uid) not in known.sessions:
             self._store.blobs.evict(uid)  # what a sweep that was killed had read ahead
 
-        def reading(turns: Turns) -> Iterator[tuple[SweepPiece, int, Order]]:
+        def reading(turns: Turns) -> Iterator[tuple[SweepPiece | None, int, Order]]:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
             self.__dict__.pop("_ingester", None)
             self._redactor.counts.clear()
             read = in_turns(turns, sizes, lambda at: self._read([jobs[at]], known), _size_of)
-            return ((piece, piece.bytes, order) for piece, order in read)
+            return ((piece, piece.bytes if piece else 0, order) for piece, order in read)
 
         # What all processes need is made ready once, before the fork: the code that reads and
         # digests, the list of prices, the keywords of secrets.
