@@ -532,8 +532,7 @@ class _Finder:
         self._owners = [*owners.values(), []]
         self._disguise = keywords.Add(_DISGUISE)
         keywords.Compile()
-        # What it wraps, where that is known: the wrapper takes as long as to search a short text.
-        self._find_keywords = getattr(keywords, "_set", keywords).Match
+        self._find_keywords = keywords.Match
 
 
 @lru_cache(maxsize=4)
