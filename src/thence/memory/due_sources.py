@@ -142,6 +142,7 @@ class DueSources:
             oldest = min(stored, default=math.inf)
             for job in jobs:
                 job.older = job.source.uid not in known.sessions and job.modified * 1e9 < oldest
+
         def waits_since(job: SourceJob) -> float:
             before = None if known.takes_older else known.sessions.get(job.source.uid)
             return (before.ingested or 0) / 1000 if before is not None else job.modified
