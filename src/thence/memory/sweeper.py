@@ -43,7 +43,7 @@ EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
 EMBED_PAUSE_S: Final = 30.0
 """Seconds before missing vectors are looked for again, once there was none."""
-CORE_SHARE: Final = 0.45
+CORE_SHARE: Final = 0.44
 """Share of a core that sweeps take at most: after each one there is a pause, of a second at most.
 A sweep that waited for a busy machine took its share slowly enough."""
 LOCK_TIMEOUT_S: Final = 2.0
