@@ -6,6 +6,8 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import msgspec
+
 from scripts import prices
 from thence.memory import pricelist
 
@@ -15,7 +17,18 @@ def test_it_is_generated_from_the_installed_package() -> None:
     generated = prices.price_list()
 
     assert f"genai-prices {version('genai-prices')}, MIT license" == generated.source
-    assert generated.providers == pricelist.providers()
+    body = pricelist.FILE.read_bytes()
+    assert generated == msgspec.json.decode(body, type=pricelist.PriceList)
+
+
+def test_the_models_of_a_seller_are_those_of_the_list() -> None:
+    """Each is read when it is asked for: none is left out, none changed."""
+    body = pricelist.FILE.read_bytes()
+    listed = msgspec.json.decode(body, type=pricelist.PriceList).providers
+    names = pricelist.Provider.__struct_fields__
+    read = [pricelist.Provider(*(getattr(s, n) for n in names)) for s in pricelist.providers()]
+
+    assert list(listed) == read
 
 
 def test_no_price_needs_the_package() -> None:

@@ -11,7 +11,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -1108,3 +1108,38 @@ def test_a_sweep_of_what_was_found_asks_the_store_for_nothing_else(
     assert [changed, changed] == asked
     assert (12, 12, 12) == (report.sources, report.sessions_changed, report.events)
     assert dump(tmp_path / "once") == dump(tmp_path)
+
+
+def test_of_sessions_that_grow_together_the_one_read_longest_ago_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever was written last: none waits for two sweeps because the order changed."""
+    home = tmp_path / "home"
+    scripts = [logs.script(number, 2) for number in range(3)]
+    logs.write(home, *scripts)
+    store, known = opened(tmp_path), adapters()
+    paths = {s.session: p for s in scripts for p in home.rglob(f"{s.session}.jsonl")}
+    names = list(paths)
+    written: list[str] = []
+    write_all = store.write
+
+    def noting(changes: Sequence[SessionChange] = (), **others: Any) -> dict[str, set[str]]:
+        written.extend(change.row.session.native_session_id for change in changes)
+        return write_all(changes, **others)
+
+    monkeypatch.setattr(store, "write", noting)
+    moments = iter(range(1_000, 100_000, 1_000))
+    monkeypatch.setattr("thence.memory.rows.now", lambda: next(moments))
+    with store.sweeping():
+        for some in ([names[2]], [names[0]], [names[1]], names):
+            for name in names:
+                times = (names.index(name) + 1_700_000_000,) * 2
+                os.utime(paths[name], times)
+            readers, roots = narrow_to(known, {"claude": [home]}, [paths[name] for name in some])
+            Sweep(store, readers, Redactor(key=KEY), digests=False).run(roots, only_found=True)
+            for script in scripts:
+                script.user("one more")
+            logs.write(home, *scripts)
+    store.close()
+
+    assert [names[2], names[0], names[1]] == written[3:]

@@ -6,7 +6,6 @@ exports that let go of what the store let go of, notes of what was lost, the hub
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -17,6 +16,8 @@ from thence.cli import processes, wiring
 from thence.memory.store import Filter, Store, StoreLocked
 
 if TYPE_CHECKING:
+    import subprocess
+
     from thence.agents import Adapter
     from thence.memory.reports import Progress, SweepReport
 
@@ -97,6 +98,8 @@ class ServerSweep(HomeSweep):
         if not self._is_begun:
             self._is_begun = True
             if self._is_large(known, roots):
+                import subprocess
+
                 # What it fails at, the next sweep of this process meets as well, and reports.
                 self._first = subprocess.Popen(  # noqa: S603 - our own command
                     processes.thence("sweep", "--progress", "json"),

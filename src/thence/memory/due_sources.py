@@ -108,6 +108,8 @@ class DueSources:
         First those that are new since the last sweep, the oldest first, as they were written;
         then those that are older than all that is stored, the newest first. A first sweep has
         nothing but these: the sessions of the last days are there within its first seconds.
+        Where some sessions are swept again and again, the one that waits the longest comes first:
+        none is early in one sweep and late in the next.
         """
         sources: dict[str, tuple[str, list[Source]]] = {}
         SKIPPED_LINKS.clear()
@@ -140,7 +142,12 @@ class DueSources:
             oldest = min(stored, default=math.inf)
             for job in jobs:
                 job.older = job.source.uid not in known.sessions and job.modified * 1e9 < oldest
-        jobs.sort(key=lambda job: (job.modified, job.source.uid))
+
+        def waits_since(job: SourceJob) -> float:
+            before = None if known.takes_older else known.sessions.get(job.source.uid)
+            return (before.ingested or 0) / 1000 if before is not None else job.modified
+
+        jobs.sort(key=lambda job: (waits_since(job), job.modified, job.source.uid))
         older = [job for job in jobs if job.older]
         return [job for job in jobs if not job.older] + older[::-1]
 

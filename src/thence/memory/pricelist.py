@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -120,7 +120,7 @@ class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Provider(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who sells models."""
+    """Who sells models, as the list is written."""
 
     id: str
     models: tuple[ModelInfo, ...]
@@ -137,7 +137,26 @@ class PriceList(msgspec.Struct, frozen=True):
     providers: tuple[Provider, ...]
 
 
+class Seller(msgspec.Struct, frozen=True, dict=True):
+    """Who sells models, as the list is read: a sweep meets the models of one or two of them."""
+
+    id: str
+    body: msgspec.Raw = msgspec.field(name="models")
+    model_match: Clause | None = None
+    provider_match: Clause | None = None
+    fallback_model_providers: tuple[str, ...] = ()
+
+    @cached_property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Return the models, in the order of the list."""
+        return msgspec.json.decode(self.body, type=tuple[ModelInfo, ...])
+
+
+class _Sellers(msgspec.Struct, frozen=True):
+    providers: tuple[Seller, ...]
+
+
 @cache
-def providers() -> tuple[Provider, ...]:
+def providers() -> tuple[Seller, ...]:
     """Return all who sell models, in the order of the list."""
-    return msgspec.json.decode(FILE.read_bytes(), type=PriceList).providers
+    return msgspec.json.decode(FILE.read_bytes(), type=_Sellers).providers

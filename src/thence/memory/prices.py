@@ -30,7 +30,7 @@ from thence.format.records import Usage
 from thence.memory import pricelist
 
 if TYPE_CHECKING:
-    from thence.memory.pricelist import Clause, ModelInfo, Provider, Rate, Rates
+    from thence.memory.pricelist import Clause, ModelInfo, Rate, Rates, Seller
 
 TICK: Final = Decimal("1e-10")
 """One tick in dollars: the smallest unit that any agent records."""
@@ -95,7 +95,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class _PriceMatch(NamedTuple):
-    provider: Provider
+    provider: Seller
     model: ModelInfo
     how: str
     asked: bool
@@ -382,7 +382,7 @@ def _spellings(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield name, taken
 
 
-def _seller(hint: str) -> Provider | None:
+def _seller(hint: str) -> Seller | None:
     for seller in pricelist.providers():
         if seller.id == hint:
             return seller
@@ -393,7 +393,7 @@ def _seller(hint: str) -> Provider | None:
 
 
 def _find_listing(
-    seller: Provider, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
+    seller: Seller, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
 ) -> _PriceMatch | None:
     others = [p for p in pricelist.providers() if p.id in seller.fallback_model_providers]
     models = [model for listing in (seller, *others) for model in listing.models]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from thence.memory.store import Store
 
 GATHER_MS: Final = 120
-STEP_MS: Final = 40
+STEP_MS: Final = 25
 """How long changes are gathered, and how long a pause hands them out earlier."""
 TICK_S: Final = 1.0
 """Seconds between two checks of agent status."""
@@ -43,7 +43,7 @@ EMBED_LIMIT_S: Final = 0.5
 """Seconds of making vectors after which new lines are looked for again."""
 EMBED_PAUSE_S: Final = 30.0
 """Seconds before missing vectors are looked for again, once there was none."""
-CORE_SHARE: Final = 0.4
+CORE_SHARE: Final = 0.44
 """Share of a core that sweeps take at most: after each one there is a pause, of a second at most.
 A sweep that waited for a busy machine took its share slowly enough."""
 LOCK_TIMEOUT_S: Final = 2.0
@@ -275,24 +275,25 @@ class Sweeper:
 
     def sweep(self, paths: set[Path]) -> float:
         """Import what is new in files, and publish it; return the seconds to rest then."""
+        began, cpu_began = time.monotonic(), time.thread_time()
         known, roots = narrow_to(self._known, self._roots, paths)
         if not roots:
             return 0.0
-        rest, began, cpu_began = TICK_S, time.monotonic(), time.thread_time()
+        is_swept = False
         try:
             # Where a file is gone, the session of it is found among all that are stored.
             are_there = all(os.path.lexists(path) for path in paths)
             self._sweep_home(
                 known, roots, wait_s=LOCK_TIMEOUT_S, digests=False, only_found=are_there
             )
-            seconds, cpu_s = time.monotonic() - began, time.thread_time() - cpu_began
-            rest = min(max(cpu_s / CORE_SHARE - seconds, 0.0), TICK_S)
+            is_swept = True
         except StoreLocked:
             self.nudge(paths)  # another one sweeps, and may have passed them already
         uids = {s.uid for name in roots for s in known[name].find(roots[name][0])}
         self._undigested |= uids
         self._hub.publish_changes(uids)
-        return rest
+        seconds, cpu_s = time.monotonic() - began, time.thread_time() - cpu_began
+        return min(max(cpu_s / CORE_SHARE - seconds, 0.0), TICK_S) if is_swept else TICK_S
 
     def _embed(self) -> None:
         """Make some of the vectors that are missing, where semantic search is on."""
