@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.bytecode import write_bytecode
+
 if TYPE_CHECKING:
     from tests.postgres import Cluster
 
@@ -84,46 +86,59 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
 
 
+def pytest_configure() -> None:
+    """Write what bytecode of the tests is missing, each process that runs tests a part of it."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        write_bytecode(int(worker[2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Choose among the cases of a test before an item is made of each: that takes seconds.
+
+    Not all cases of what has many are for every day, and only `make prove` runs all cases of what
+    is marked `sampled(n, first)`: other runs take every nth.
+    """
+    yield
+    everyday = metafunc.config.getoption("markexpr") == "not slow"
+    few = metafunc.definition.get_closest_marker("few")
+    step = few.args[0] if few else -(-len(metafunc._calls) // EVERYDAY_CASES)
+    marks = [mark for mark in metafunc.definition.iter_markers("sampled") if mark.args]
+    chosen = []
+    number = 0
+    for at, case in enumerate(metafunc._calls):
+        own = [mark for mark in case.marks if mark.name == "sampled" and mark.args]
+        if not PROVING and (marks or own):
+            every, first = (*(marks or own)[0].args, 0)[:2]
+            number += 1
+            if (number - 1) % every != first:
+                continue
+        if at % step:
+            if everyday:
+                continue
+            case.marks.append(pytest.mark.slow.mark)
+        chosen.append(case)
+    if chosen:
+        metafunc._calls = chosen
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is proven at the numbers of a release, unless it is asked for by its mark.
 
-    What needs a Postgres server is not for every day, nor are all cases of what has many.
+    What needs a Postgres server is not for every day.
     """
-    number = Counter(item.nodeid.partition("[")[0] for item in items)
-    cases: Counter[str] = Counter()
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("sampled")
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
-        name = item.nodeid.partition("[")[0]
-        few = item.get_closest_marker("few")
-        if cases[name] % (few.args[0] if few else -(-number[name] // EVERYDAY_CASES)):
-            item.add_marker("slow")
-        cases[name] += 1
-    left_out = [] if PROVING else _unsampled(items)
     if "prove" not in (config.getoption("markexpr") or ""):
-        left_out += [item for item in items if item.get_closest_marker("prove")]
-    if left_out:
+        left_out = [item for item in items if item.get_closest_marker("prove")]
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
-
-
-def _unsampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases that only `make prove` runs: all but every nth of `sampled(n, first)`."""
-    cases: Counter[str] = Counter()
-    left_out: list[pytest.Item] = []
-    for item in items:
-        sampled = next((mark for mark in item.iter_markers("sampled") if mark.args), None)
-        if sampled is not None:
-            name = item.nodeid.partition("[")[0]
-            step, first = (*sampled.args, 0)[:2]
-            if cases[name] % step != first:
-                left_out.append(item)
-            cases[name] += 1
-    return left_out
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -141,7 +156,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_collection_finish() -> None:
     """Spare the collector what stays to the end: thousands of tests, and all that was imported."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()

@@ -235,7 +235,7 @@ def become(folder: Path, other: Path) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_small_sessions_grow_byte_by_byte(shared: Path, tmp_path: Path, part: int) -> None:
     """R1, R3: at no byte does a record come twice, go, or change what the session tells."""
-    for adapter, source in sample(shared / "data", part, each=30, full=20):
+    for adapter, source in sample(shared / "data", part, each=30, full=30):
         if size(source) < SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             grown.grow(range(SMALL), looks=LOOKS)
@@ -249,7 +249,7 @@ def test_sessions_grow_line_by_line_and_within_lines(
 ) -> None:
     """R1, R3: cut at every line's end and in the middle of some."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=16, full=10):
+    for adapter, source in sample(shared / "data", part, each=16, full=16):
         if size(source) >= SMALL:
             grown = Grown(adapter, source, tmp_path / "copy")
             cuts = {cut for _, data in grown.logs for cut in lines(data, chance)}
@@ -291,7 +291,7 @@ def test_chunks_and_order_change_nothing(
 ) -> None:
     """R2, R10: small chunks, a read of a line or two at a time, files and facts in any order."""
     chance = random.Random(part)
-    for adapter, source in sample(shared / "data", part, each=16, full=8):
+    for adapter, source in sample(shared / "data", part, each=16, full=16):
         facts, batch = read_all(adapter, source)
         expected = story(source, facts, torn=batch.torn)
         with monkeypatch.context() as patch:

@@ -100,7 +100,7 @@ def test_small_files_are_read_and_counted_as_the_manifest_says(
 ) -> None:
     """Through every adapter, in every form, within the limits."""
     small = [case for case in cases(corpus, "files") if case["bytes"] <= SMALL]
-    known = small[:: by_pace(everyday=16, full=16, prove=1)]
+    known = small[:: by_pace(everyday=32, full=32, prove=1)]
     record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]
@@ -113,7 +113,7 @@ def test_large_files_are_read_and_counted_as_the_manifest_says(
 ) -> None:
     """The same for long lines, deep chains and wide stars."""
     large = [case for case in cases(corpus, "files") if case["bytes"] > SMALL]
-    known = large[:: by_pace(everyday=24, full=24, prove=1)]
+    known = large[:: by_pace(everyday=48, full=48, prove=1)]
     record_property("cases", len(known))
 
     assert [] == [fault for pair in looked_at(corpus, known) for fault in faults(*pair)]

@@ -228,7 +228,7 @@ def test_shapes_that_nobody_should_write_raise_nothing_else(broken: JSON) -> Non
 def test_every_shared_session_comes_back_as_it_was(folder: str) -> None:
     """So do all real sessions that we have, of every agent; some of them outside of prove."""
     number = 0
-    for adapter, source in _sources(DATA / folder)[:: by_pace(everyday=10, full=10, prove=1)]:
+    for adapter, source in _sources(DATA / folder)[:: by_pace(everyday=20, full=20, prove=1)]:
         _check(load_source(adapter, source))
         number += 1
 

@@ -210,7 +210,6 @@ def resume_agent(machine: Machine) -> None:
 
 def mcp_server(machine: Machine) -> None:
     """The server as each agent is told to start it, in a Python that has no script beside it."""
-    pytest.importorskip("mcp")
     venv = machine.user / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(sys.executable)
@@ -343,7 +342,6 @@ def pager(machine: Machine) -> None:
 
 def browser(machine: Machine) -> None:
     """The viewer with so much to read that its first sweep is a process, and the browser."""
-    pytest.importorskip("litestar")
     machine.write_session(large=True)
     seen = machine.user / "seen"
     machine.program("browser", f'echo "$1" > {seen}')
@@ -382,7 +380,6 @@ def brief(machine: Machine) -> None:
 
 def background(machine: Machine) -> None:
     """The viewer in the background."""
-    pytest.importorskip("litestar")
     machine.thence("serve", "--background", "--port", "0", "--no-open")
 
     assert "stopped\n" == machine.thence("serve", "--stop")

@@ -135,6 +135,7 @@ def _start(module: str, function: str, arguments: list[Any]) -> int:
         code = int(end.code or 0)
     except BaseException:  # noqa: BLE001 - the end of a process: told by its exit code
         traceback.print_exc()
+        sys.stderr.flush()  # what it says may go to a file
     finally:
         os._exit(code)
 

@@ -124,7 +124,7 @@ def test_every_real_session_is_digested_alike_from_wherever_it_goes_on(
     """In random pieces, its files in turn and mixed; windows are small, so that much is sealed."""
     monkeypatch.setattr(sealing, "WINDOW_RECORDS", 6)
     monkeypatch.setattr(sealing, "SIDE_RECORDS", 2)
-    each = by_pace(everyday=32, full=16, prove=4)
+    each = by_pace(everyday=32, full=32, prove=4)
     continued = 0
     for number, (adapter, source) in enumerate(test_growth.sessions(shared / "data")[part::each]):
         facts = read_all(adapter, source)[0]

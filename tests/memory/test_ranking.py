@@ -262,7 +262,7 @@ def test_both_stores_answer_all_questions_alike(
         closing(Postgres(postgres.url(tenant="questions", machine="here"))) as remote,
     ):
         copy(local, remote)
-        for question in bench_questions.load_questions()[:: by_pace(everyday=15, full=15, prove=1)]:
+        for question in bench_questions.load_questions()[:: by_pace(everyday=30, full=30, prove=1)]:
             query = parse(question.question)
             matches = [
                 [(f.session_uid, f.event_id) for f in store.search(query, 20).matches]

@@ -30,6 +30,7 @@ from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve import app as serving
+from thence.serve import live, request_timeouts
 from thence.serve.app import App
 from thence.serve.auth import AuthMiddleware
 from thence.serve.context import AppContext
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
 
 KEY = bytes(range(32))
 """The key of all made-up homes: its secrets open nothing."""
+OFTEN = (
+    (live, "CHECK_INTERVAL_S"),
+    (live, "UNUSED_CHECK_INTERVAL_S"),
+    (request_timeouts, "TICK_S"),
+    (request_timeouts, "UNUSED_TICK_S"),
+)
+"""What a server does every few seconds, and tests wait for."""
 LONG = 60.0
 """Seconds after which what should happen will not: a busy machine is slow."""
 
@@ -116,6 +124,8 @@ class House:
             patch.setattr(serving, "Litestar", make_routes)
             self.running = serving.create(self.context, self.gate)
             patch.undo()
+            for module, name in OFTEN:
+                patch.setattr(module, name, 0.2)
             with self._answering(self.running):
                 yield self
 

@@ -400,7 +400,7 @@ def hostile_house(corpus: Path, folder: Path, smaller: int) -> House:
 def broken(house: House) -> list[str]:
     """Ask everything of every session; what broke the server."""
     uids = [row.session.session_uid for row in house.store.sessions()]
-    uids = uids[:: by_pace(everyday=8, full=8, prove=1)]
+    uids = uids[:: by_pace(everyday=16, full=16, prove=1)]
     paths = [f"/api/sessions/{uid}{route}" for uid in uids for route in ROUTES]
     paths += ["/api/now", "/api/costs?by=session", "/api/patterns", "/api/store", "/api/digests"]
     return [path for path in paths if house.ask(path).status >= 500]

@@ -205,8 +205,9 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
 def test_half_a_request_to_the_command_is_not_waited_for(homes: Homes) -> None:
     """`thence mcp --http` closes a connection whose request does not arrive in time."""
     env = {**homes.env, "HOME": str(homes.work.parent), "PATH": os.environ["PATH"]}
-    code = "from thence.serve import request_timeouts; request_timeouts.REQUEST_TIMEOUT_S = 1.0"
-    program = [sys.executable, "-c", f"{code}; from thence.cli import main; main()"]
+    code = "from thence.serve import request_timeouts as limits; limits.REQUEST_TIMEOUT_S = 0.5"
+    code += "; limits.TICK_S = limits.UNUSED_TICK_S = 0.1; from thence.cli import main; main()"
+    program = [sys.executable, "-c", code]
     with subprocess.Popen(
         [*program, "mcp", "--http", "--port", "0"], env=env, stdout=subprocess.PIPE, text=True
     ) as running:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from tests.testing import samples
 from thence.agents import Adapter, Batch, Cursor, File, Mark, Source, files
 from thence.agents.profiles import agents
@@ -21,6 +22,7 @@ from thence.testing.readers import CHECKS
 
 
 @pytest.mark.few(4)
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", samples.WRITERS)
 def test_built_in_agents_pass(tmp_path: Path, name: str, check: str) -> None:
@@ -29,8 +31,8 @@ def test_built_in_agents_pass(tmp_path: Path, name: str, check: str) -> None:
         agents()[name],
         samples.WRITERS[name],
         folder=tmp_path,
-        rounds=20,
-        bytewise=1000,
+        rounds=SUITE_ROUNDS,
+        bytewise=SUITE_BYTES,
         mirrors=["chat_history.jsonl"],
     )
 
