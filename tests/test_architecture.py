@@ -48,20 +48,18 @@ CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
 """What `uuid` makes of clock, machine or chance; `UUID` and `uuid5` are pure."""
 
 ALLOWED = {
-    "testing": "agents analytics bridge cli config errors format journal late_modules memory serve"
-    " team",
-    "cli": "agents analytics bridge config errors format journal late_modules memory serve team",
-    "serve": "agents analytics config errors format journal late_modules memory team",
-    "bridge": "agents analytics config errors format journal late_modules memory team",
-    "analytics": "agents errors format late_modules memory team",
-    "team": "agents errors format late_modules memory",
-    "memory": "agents errors format late_modules",
-    "journal": "errors format late_modules",
-    "agents": "errors format late_modules",
-    "config": "errors format late_modules",
-    "format": "errors late_modules",
+    "testing": "agents analytics bridge cli config errors format journal memory serve team",
+    "cli": "agents analytics bridge config errors format journal memory serve team",
+    "serve": "agents analytics config errors format journal memory team",
+    "bridge": "agents analytics config errors format journal memory team",
+    "analytics": "agents errors format memory team",
+    "team": "agents errors format memory",
+    "memory": "agents errors format",
+    "journal": "errors format",
+    "agents": "errors format",
+    "config": "errors format",
+    "format": "errors",
     "errors": "",
-    "late_modules": "",
 }
 """Who may import whom; what is not here is forbidden."""
 

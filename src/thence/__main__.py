@@ -32,9 +32,6 @@ def _run() -> None:
     import gc
 
     gc.disable()  # modules are many objects, and none of them is garbage
-    from thence.late_modules import delay_loading
-
-    delay_loading()
     from thence.cli import main as run
 
     gc.enable()

@@ -135,9 +135,6 @@ def module_of(name: str) -> str:
 
 def load_command(name: str) -> click.Command:
     """Import a command; one that runs another one asks for it here instead of importing it."""
-    from thence.late_modules import load_msgspec
-
-    load_msgspec()
     command: click.Command = importlib.import_module(f"thence.cli.{module_of(name)}").command
     return command
 

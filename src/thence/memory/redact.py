@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from string import ascii_letters, digits
 from typing import Any, NamedTuple
 
 from thence.format.expressions import source_of
@@ -58,7 +59,7 @@ _MARGIN = 1 << 9
 """So much of either end of a blob is searched with the text beside it."""
 
 _LETTERS = bytes(
-    ord("a") if bytes([byte]).isalnum() or byte in b"+/=_-" else ord(" ") for byte in range(256)
+    ord("a") if chr(byte) in f"{ascii_letters}{digits}+/=_-" else ord(" ") for byte in range(256)
 )
 """Turns encoded data into one letter and all else into blanks."""
 

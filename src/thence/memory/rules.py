@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from dataclasses import dataclass
 
 from thence.errors import BadConfig
@@ -96,20 +97,18 @@ def rule_of(
     return Rule(name, pattern, known, entropy=entropy, hashed=hashed)
 
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_DIGITS = "0123456789"
 FILLERS = {
-    "A": _LETTERS + _DIGITS,
-    "L": _LETTERS,
-    "U": _LETTERS[26:] + _DIGITS,
-    "b": _LETTERS + _DIGITS + "+/",
+    "A": string.ascii_letters + string.digits,
+    "L": string.ascii_letters,
+    "U": string.ascii_uppercase + string.digits,
+    "b": string.ascii_letters + string.digits + "+/",
     "B": "023456789ACDEFGHJKLMNPQRSTUVWXYZ",
-    "d": _DIGITS,
+    "d": string.digits,
     "h": "0123456789abcdef",
-    "l": _LETTERS[:26],
-    "n": _LETTERS[:26] + _DIGITS,
-    "s": _LETTERS + _DIGITS + "-_",
-    "u": _LETTERS[26:] + "234567",
+    "l": string.ascii_lowercase,
+    "n": string.ascii_lowercase + string.digits,
+    "s": string.ascii_letters + string.digits + "-_",
+    "u": string.ascii_uppercase + "234567",
     "x": "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz",
 }
 """What the letter of a blank stands for."""
