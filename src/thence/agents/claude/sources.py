@@ -84,7 +84,8 @@ def session_named(start: bytes) -> str | None:
 
 def _records(start: bytes) -> Iterator[dict[str, JSON]]:
     complete_lines = start if len(start) < HEAD_BYTES else start[: start.rfind(b"\n") + 1]
-    first_end = complete_lines.find(b"\n") + 1  # most often its record says all: none other is cut
+    # The first record usually names the session; the other lines are split only if it does not.
+    first_end = complete_lines.find(b"\n") + 1
     for entry in objects((complete_lines[:first_end], complete_lines[first_end:])):
         if isinstance(entry, RawRecord):
             yield entry.value
