@@ -156,7 +156,7 @@ def test_each_part_is_asked_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
 
     def answer(question: str, *, default: bool) -> bool:
         asked[question] = default
-        return default and "past sessions" not in question
+        return default and "mcp" not in question
 
     monkeypatch.setattr("thence.cli.setup.click.confirm", answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -164,8 +164,26 @@ def test_each_part_is_asked_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
     installed = json.loads((desk.home / "setup.json").read_bytes())["installed"]
 
     assert {"hooks", "brief", "sweep", "completion"} == set(installed)
-    assert [False] == [default for question, default in asked.items() if "login" in question]
+    assert [False] == [default for question, default in asked.items() if "service" in question]
     assert FILES[".claude.json"] == (desk.user / ".claude.json").read_bytes()
+
+
+def test_a_part_that_is_not_possible_says_why(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words and in the report; the other parts come, and a dry run ends with what to do."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    shown = desk.run("setup", "--dry-run")
+    report = desk.run("setup", "--dry-run", "--json").json["changes"]
+
+    for text in (
+        "sweep: left out: this machine has neither systemd user units nor cron",
+        "completion: left out: your shell is none that thence knows",
+        "Install hooks, so that sessions are stored as they go on",
+        "Nothing was changed.",
+    ):
+        assert text in shown.out
+    assert {"sweep", "service", "completion"} == {c["part"] for c in report if "error" in c}
+    assert {"hooks", "brief", "mcp"} == {c["part"] for c in report if "diff" in c}
 
 
 def test_doctor_says_which_part_is_missing(desk: Desk) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -78,19 +78,23 @@ class _Run:
     def install(self, chosen: Sequence[SetupPart]) -> None:
         """Install parts, one after another: two of them may change the same file."""
         for part in chosen:
-            whose = part.whose()
-            planned = self._plan(part, whose)
-            if planned is not None and self._do(part, planned, part.question):
+            self._say_heading(part.purpose)
+            planned = self._plan(part, part.whose, part.install)
+            if planned is not None and self._do(part, planned, f"Set up {part.name}?"):
+                whose = part.whose()
                 changed = [name for name, _ in planned.due if name in whose]
                 before = self._installed.get(part.name, [])
                 self._installed[part.name] = list(dict.fromkeys([*before, *changed]))
                 setup_parts.record(self._home, self._installed)
-            if part.name == "brief" and whose and not self._json:
-                tell(hook_install.without_brief(wiring.agents_here("hooks")))
-        if not self._dry_run:
-            if setup_parts.is_launcher_used():
-                launcher.ensure(self._home)
-            self._say("", "thence doctor checks all of it; thence setup --remove undoes it")
+            if part.name == "brief" and planned is not None:
+                self._say(*hook_install.without_brief(wiring.agents_here("hooks")))
+            self._say("")
+        if self._dry_run:
+            self._say("Nothing was changed. thence setup asks for each part; --yes does all.")
+            return
+        if setup_parts.is_launcher_used():
+            launcher.ensure(self._home)
+        self._say("thence doctor checks all of it; thence setup --remove undoes it.")
 
     def remove(self, chosen: Sequence[SetupPart]) -> None:
         """Undo what was installed, the last part first."""
@@ -101,24 +105,28 @@ class _Run:
             whose = self._installed.get(part.name, [])
             if not whose:
                 continue
-            planned = self._plan(part, whose, is_removal=True)
-            if planned is not None and self._do(part, planned, f"Remove {part.name}"):
+            self._say_heading(f"Remove {part.name}")
+            planned = self._plan(part, whose.copy, part.remove)
+            if planned is not None and self._do(part, planned, f"Remove {part.name}?"):
                 del self._installed[part.name]
                 setup_parts.record(self._home, self._installed)
+            self._say("")
         if not self._dry_run and not setup_parts.is_launcher_used():
             launcher.remove(self._home)
 
     def _plan(
-        self, part: SetupPart, whose: Sequence[str], *, is_removal: bool = False
+        self,
+        part: SetupPart,
+        whose: Callable[[], list[str]],
+        plan: Callable[[list[str]], PartChange],
     ) -> PartChange | None:
         """Return the changes of a part; None, and words, where it is not possible here."""
-        if not whose:
-            self._say(f"{part.name}: not possible here, left out")
-            return None
         try:
-            return part.remove(whose) if is_removal else part.install(whose)
+            return plan(whose())
         except ThenceError as error:  # one agent's settings do not keep the others from theirs
             self._say(f"{part.name}: left out: {clean(error.message)}")
+            if error.hint:
+                self._say(f"  {clean(error.hint)}")
             self.report.append({"part": part.name, "error": error.message, "done": False})
             return None
 
@@ -135,7 +143,8 @@ class _Run:
         is_wanted = not self._dry_run and self._ask(part, question)
         if is_wanted:
             planned.carry_out()
-            self._say(f"{part.name}: done", "")
+        if not self._dry_run:
+            self._say(f"{part.name}: {'done' if is_wanted else 'left out'}")
         for whose, change in planned.due:
             self.report.append(
                 {
@@ -150,8 +159,11 @@ class _Run:
 
     def _ask(self, part: SetupPart, question: str) -> bool:
         """Ask whether a part is wanted, unless that was answered before."""
-        return self._yes or click.confirm(f"{question}?", default=part.name != "service")
+        return self._yes or click.confirm(question, default=part.name != "service")
+
+    def _say_heading(self, text: str) -> None:
+        self._say(TextCell(text, bold=True).paint(text))
 
     def _say(self, *lines: str) -> None:
         if not self._json:
-            tell([tilde(line) for line in lines])
+            tell([tilde(line) for line in lines], pager=False)

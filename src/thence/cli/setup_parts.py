@@ -29,6 +29,7 @@ from thence.errors import ThenceError
 FILE: Final = "setup.json"
 Name = Literal["hooks", "brief", "mcp", "sweep", "service", "completion"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
+NO_HOOKS: Final = "no agent is here whose hooks thence knows"
 
 
 class PartChange(NamedTuple):
@@ -44,15 +45,23 @@ class PartChange(NamedTuple):
 
 
 class SetupPart(NamedTuple):
-    """One part of a setup. `whose` names agents, a way to run something, or a shell."""
+    """One part of a setup."""
 
     name: Name
-    question: str
+    purpose: str
+    """What it is good for, as a command to thence."""
     whose: Callable[[], list[str]]
+    """Names agents, a way to run something, or a shell; refuses where there is none."""
     install: Callable[[Sequence[str]], PartChange]
     remove: Callable[[Sequence[str]], PartChange]
     problem: Callable[[str], str]
     """Says what is wrong with an installed part; empty if nothing is."""
+
+
+def _some(names: list[str], missing: str) -> list[str]:
+    if not names:
+        raise EditRefused(missing)
+    return names
 
 
 # -- hooks and brief ------------------------------------------------------------------------
@@ -176,16 +185,6 @@ def _way_problem(installed: Callable[[], Sequence[Way]]) -> Callable[[str], str]
     return problem
 
 
-def _ways(name: Callable[[], str]) -> Callable[[], list[str]]:
-    def whose() -> list[str]:
-        try:
-            return [name()]
-        except EditRefused:
-            return []
-
-    return whose
-
-
 # -- completion -----------------------------------------------------------------------------
 
 
@@ -215,7 +214,7 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "hooks",
         "Install hooks, so that sessions are stored as they go on",
-        lambda: wiring.agents_here("hooks"),
+        lambda: _some(wiring.agents_here("hooks"), NO_HOOKS),
         _hooks,
         _without("capture"),
         _hook_problem("capture"),
@@ -223,7 +222,10 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "brief",
         "Tell each new session what the last one in its repository left (thence brief)",
-        lambda: [name for name in wiring.agents_here("hooks") if hook_install.brief_place(name)],
+        lambda: _some(
+            [name for name in wiring.agents_here("hooks") if hook_install.brief_place(name)],
+            "no agent is here that takes text from a hook",
+        ),
         _brief,
         _without("brief"),
         _hook_problem("brief"),
@@ -231,15 +233,15 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "mcp",
         "Let agents search past sessions (MCP)",
-        mcp_settings.present,
+        lambda: _some(mcp_settings.present(), "no agent is here whose MCP settings thence knows"),
         _servers,
         _without_servers,
         _server_problem,
     ),
     SetupPart(
         "sweep",
-        "Import once a day, whatever hooks miss",
-        _ways(lambda: scheduling.means().name),
+        "Import once a day what hooks missed",
+        lambda: [scheduling.means().name],
         _sweeps,
         _without_ways(_timers),
         _way_problem(_timers),
@@ -247,7 +249,7 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "service",
         "Run the viewer from login on",
-        _ways(lambda: services.service().name),
+        lambda: [services.service().name],
         _service,
         _without_ways(_viewers),
         _way_problem(_viewers),
@@ -255,7 +257,9 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "completion",
         "Complete commands and ids in your shell",
-        lambda: [shell] if (shell := shells.own_shell()) else [],
+        lambda: _some(
+            [shell] if (shell := shells.own_shell()) else [], "your shell is none that thence knows"
+        ),
         _completion,
         without_completion,
         _completion_problem,
