@@ -10,6 +10,7 @@ import pytest
 
 from tests.serve.browser import WAIT, launched
 from tests.serve.conftest import KEY, House, empty
+from thence.cli import viewer
 from thence.serve import sign_in
 from thence.serve.auth import AuthMiddleware
 
@@ -60,3 +61,17 @@ def test_files_of_killed_servers_are_removed(tmp_path: Path) -> None:
     sign_in.remove_leftovers(tmp_path)
 
     assert [False, True, True] == [path.exists() for path in (old, new, other)]
+
+
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_a_file_stays_only_where_a_browser_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_browser: bool
+) -> None:
+    """Nobody else would open it."""
+    monkeypatch.setenv("THENCE_HOME", str(tmp_path))
+    monkeypatch.setattr("webbrowser.open", lambda _: has_browser)
+    guard = AuthMiddleware("127.0.0.1", 7331, key=KEY)
+
+    viewer.open_browser(guard, guard.sign_ticket(), "")
+
+    assert has_browser == any(tmp_path.glob("sign-in-*"))

@@ -134,9 +134,8 @@ def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
         raise BadConfig("--background listens on this machine only", hint="leave out --host")
     there = background_server.start(wiring.home(), port)
     guard = auth.AuthMiddleware(viewer.HOST, there.port, key=auth.home_key(wiring.home()))
-    if not json:
-        tell(["The viewer runs in the background; thence serve --stop stops it.", ""])
-    return viewer.open_again(guard, json=json, opens=opens)
+    note = "The viewer runs in the background; thence serve --stop stops it"
+    return viewer.open_again(guard, json=json, opens=opens, note=note)
 
 
 def _stop(*, json: bool) -> int:

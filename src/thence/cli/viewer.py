@@ -73,14 +73,21 @@ def running_url() -> str | None:
     return f"http://{auth.authority(guard.host, guard.port)}" if is_running else None
 
 
-def open_again(guard: AuthMiddleware, *, page: str = "", json: bool, opens: bool) -> int:
+def open_again(
+    guard: AuthMiddleware,
+    *,
+    page: str = "",
+    json: bool,
+    opens: bool,
+    note: str = "The viewer is already running",
+) -> int:
     """Sign one more browser in at the server that runs; a browser in the terminal is waited for."""
     ticket = guard.sign_ticket()
     url = guard.url(ticket, page)
     if json:
         click.echo(dumps({"url": url, "running": True}))
         return 0
-    tell(["The viewer is already running. One-time link for another browser:", "", f"  {url}"])
+    tell([note, "", f"  {url}", "  one-time link; it signs in one browser"])
     sys.stdout.flush()
     if opens:
         open_browser(guard, ticket, page)
@@ -102,4 +109,5 @@ def open_browser(guard: AuthMiddleware, ticket: str, at: str) -> None:
         reason = clean(error.strerror or f"{error}")
         click.echo(f"note: no browser was opened ({reason}): open the link above", err=True)
         return
-    webbrowser.open(page.as_uri())
+    if not webbrowser.open(page.as_uri()):  # there is none here: nobody will open the file
+        sign_in.remove(wiring.home(), ticket)
