@@ -42,6 +42,19 @@ def test_each_kind_is_a_file_of_event_lines(home: Path, run: Run) -> None:
     assert shown.index("Labels stay local") < shown.index("Cut windows")
 
 
+def test_notes_of_one_moment_stay_in_the_order_of_their_lines(home: Path, run: Run) -> None:
+    """Their ids say nothing about it."""
+    texts = [f"step {number}" for number in range(6)]
+    for text in texts:
+        run("note", text)
+    path = home / "notes" / "notes.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    body = "".join(json.dumps(line | {"ts": lines[0]["ts"]}) + "\n" for line in lines)
+    path.write_text(body, encoding="utf-8")
+
+    assert texts == [note["text"] for note in json.loads(run("note", "--json").stdout)]
+
+
 def test_a_damaged_line_costs_itself_only(home: Path, run: Run) -> None:
     """The others are still listed."""
     run("note", "one")

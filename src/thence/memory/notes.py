@@ -86,7 +86,7 @@ def read_notes(home: Path, *kinds: Kind) -> list[Note]:
     out.
     """
     notes = [note for kind in kinds or KINDS for note in _read_file(home, kind)]
-    return sorted(notes, key=lambda note: (note.ts, note.uuid))
+    return sorted(notes, key=lambda note: note.ts)  # of one moment: as they were written
 
 
 def note_lines(home: Path) -> Iterator[tuple[Kind, Event]]:
