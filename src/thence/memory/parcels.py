@@ -135,8 +135,8 @@ def in_turns(
                 yield from ((piece, "now") for piece in read(at))
 
 
-def _trim() -> None:
-    """Hand freed memory back to the system: else a sweep holds its largest parcels to the end."""
+def hand_back_memory() -> None:
+    """Hand freed memory back to the system: else a process holds the most it ever used."""
     with contextlib.suppress(AttributeError, OSError):  # another C library has no such call
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -201,7 +201,7 @@ class Parcels(Generic[Piece]):
                     yield from pieces
                     del pieces
                     if not number % _PARCELS_BEFORE_TRIM:
-                        _trim()
+                        hand_back_memory()
             finally:
                 for process in processes:
                     process.terminate()
@@ -292,5 +292,5 @@ class Parcels(Generic[Piece]):
         del body
         pieces.clear()
         if self._untrimmed_bytes > self._size:
-            _trim()
+            hand_back_memory()
             self._untrimmed_bytes = 0

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
 from thence.memory.fields import locate
+from thence.memory.parcels import hand_back_memory
 from thence.memory.sqlite_file import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
 from thence.memory.watching import DIGEST_LIMIT_S, DigestPace, changes, narrow_to
@@ -197,9 +198,11 @@ class Sweeper:
                     event.set()
                 self._stop.wait(rest)
                 if pace.is_due:
-                    began = time.monotonic()
+                    began, had_work = time.monotonic(), bool(self._undigested)
                     is_unfinished = self._digest()
                     pace.note_digests(time.monotonic() - began, is_unfinished=is_unfinished)
+                    if had_work and not is_unfinished:
+                        hand_back_memory()
                 if pace.is_idle:
                     self._embed()
                 self._hub.publish_standing()
