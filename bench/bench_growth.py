@@ -3,6 +3,9 @@
 Each operation is measured at every size, in CPU seconds of all its processes. The figure is the
 slope of its cost over the size, both as logarithms: 1 is linear, 0 is flat. Budgets allow for the
 cost of starting, which shows at small sizes, and for caches that are too small for large ones.
+
+One new line is measured apart, in sessions of 9,000 and of 72,000 events: it must cost the same.
+Its cost is counted in executed lines of our code, which no other load changes.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.bench_journal import make_session
+from bench.bench_sweep import run_sweep
+from bench.bench_watch import GrowingSession
 from bench.corpus import write_claude
-from bench.measure import POINTS, Point, slope, verdict
+from bench.measure import POINTS, Point, count_executed_lines, slope, verdict
 from thence.journal import Journal
 from thence.memory.search import hits, parse
 from thence.memory.sqlite import Sqlite
@@ -34,6 +39,8 @@ SLOPE_BUDGETS = {
     "resume, compacted": 0.4,
 }
 """Maximum slopes. A sweep reads every byte; a list and a resume read only what they show."""
+SESSION_EVENTS = (9_000, 72_000)
+"""Lengths of the sessions that get one new line."""
 
 
 def main() -> int:
@@ -49,7 +56,35 @@ def main() -> int:
         costs = ", ".join(f"{p.megabytes:g} MB {p.seconds * 1e3:,.1f} ms" for p in points)
         print(f"growth: {operation}: {costs}")
         missed += verdict(f"slope of {operation}", slope(points), budget)
-    return missed
+    return missed + measure_new_line()
+
+
+def measure_new_line() -> int:
+    """Measure a sweep of one new line in a short and in a long session."""
+    executed = []
+    for events in SESSION_EVENTS:
+        with tempfile.TemporaryDirectory() as name:
+            executed.append(_count_new_line(Path(name), events))
+    short, long = SESSION_EVENTS
+    print(f"growth: one new line: {executed[0]:,} and {executed[1]:,} executed lines")
+    return verdict(
+        f"one new line at {long:,} events / at {short:,}", executed[1] / executed[0], 1.2
+    )
+
+
+def _count_new_line(folder: Path, events: int) -> int:
+    """Return how many lines of our code a sweep of one new line executes."""
+    root, store = folder / "corpus", folder / "store"
+    project = root / "projects" / "-home-dev-tidepool"
+    project.mkdir(parents=True)
+    store.mkdir()
+    session = GrowingSession(project, 0)
+    session.begin(events)
+    run_sweep(root, store)
+    for number in range(3):  # the last is counted: the first ones import and fill caches
+        session.write(events + number)
+        executed = count_executed_lines(lambda: run_sweep(root, store))
+    return executed
 
 
 def _measure(folder: Path, size: int) -> list[tuple[str, float]]:
@@ -58,12 +93,12 @@ def _measure(folder: Path, size: int) -> list[tuple[str, float]]:
     store.mkdir()
     sweep = [sys.executable, "-m", "bench.bench_sweep", str(root), str(store)]
 
-    def run_sweep() -> object:
+    def start_sweep() -> object:
         return subprocess.run(sweep, check=True)
 
     results = [
-        ("cold sweep", cpu_seconds(run_sweep, 1)),
-        ("sweep, nothing new", cpu_seconds(run_sweep, 3)),
+        ("cold sweep", cpu_seconds(start_sweep, 1)),
+        ("sweep, nothing new", cpu_seconds(start_sweep, 3)),
     ]
     database = Sqlite(str(store / "thence.db"))
 

@@ -54,7 +54,8 @@ class RunCost(NamedTuple):
     """Bytes at the peak; shared pages count in each process."""
 
 
-def _sweep(root: Path, store: Path) -> SweepReport:
+def run_sweep(root: Path, store: Path) -> SweepReport:
+    """Sweep a folder of Claude Code into the store of a folder, in this process."""
     database = Sqlite(str(store / "thence.db"))
     try:
         with database.sweeping():
@@ -182,21 +183,21 @@ def measure_later_sweeps(folder: Path, count: int = 2300) -> int:
     root, store = folder / "many", folder / "store"
     write_many(root, count, 4_000)
     store.mkdir()
-    _sweep(root, store)
+    run_sweep(root, store)
     idle: list[tuple[float, float]] = []
     growing: list[tuple[float, float]] = []
     files = sorted(root.rglob("*.jsonl"))
     lines = 0
     for number in range(5):
         start = time.perf_counter(), time.process_time()
-        lines += _sweep(root, store).lines
+        lines += run_sweep(root, store).lines
         idle.append(_elapsed(*start))
         for path in files[number * 10 : number * 10 + 10]:
             last = path.read_bytes().splitlines(keepends=True)[-1]
             with path.open("ab") as file:
                 file.write(last.replace(b'"uuid":"', b'"uuid":"f'))
         start = time.perf_counter(), time.process_time()
-        _sweep(root, store)
+        run_sweep(root, store)
         growing.append(_elapsed(*start))
     print(f"sweep: {count:,} files, nothing new: {lines} lines parsed")
     missed = verdict("lines parsed when nothing is new", lines, 0)
@@ -280,7 +281,7 @@ def measure_large_store(folder: Path) -> int:
     missed = verdict("a million / events", 1e6 / events, 1)
     missed += verdict("memory of all processes / 250 MB", cost.memory / 250e6, 1)
     operations: dict[str, Callable[[], object]] = {
-        "nothing new": lambda: _sweep(root, store),
+        "nothing new": lambda: run_sweep(root, store),
         "list of 50": lambda: list(database.sessions(Filter(limit=50))),
         "list of all": lambda: list(database.sessions()),
         "totals by day": lambda: database.totals(["day"]),
@@ -337,4 +338,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["large"]:
         with tempfile.TemporaryDirectory() as name:
             sys.exit(measure_large_store(Path(name)))
-    _sweep(Path(sys.argv[1]), Path(sys.argv[2]))
+    run_sweep(Path(sys.argv[1]), Path(sys.argv[2]))

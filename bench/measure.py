@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from math import log
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
 
 
 class Verdict(NamedTuple):
@@ -68,6 +70,26 @@ def medians(operations: dict[str, Callable[[], object]], *, rounds: int = 15) ->
         for name, operation in operations.items():
             times[name].append(seconds(operation, rounds=1))
     return {name: statistics.median(durations) for name, durations in times.items()}
+
+
+def count_executed_lines(work: Callable[[], object]) -> int:
+    """Return how many lines of our code a call executes: work that no other load changes."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        if "thence" not in frame.f_code.co_filename:
+            return None
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines
 
 
 def verdict(what: str, ratio: float, budget: float) -> int:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from bench.measure import count_executed_lines
 from tests.cli.desk import Desk
 from tests.cli.test_brief_hook import hook_text, plain_session
-from tests.format.test_fold import counted
 from thence.agents import Cursor, Mark
 from thence.cli import brief as brief_command
 from thence.format.derived_events import Spent
@@ -255,8 +255,8 @@ def test_a_brief_is_as_much_work_in_a_large_store_as_in_a_small_one(
 
         assert "To do 0" in hook()  # loads what is loaded once
         ready_briefs.remove_all(home)
-        figures["made"].append(counted(hook))
-        figures["ready"].append(counted(hook))
+        figures["made"].append(count_executed_lines(hook))
+        figures["ready"].append(count_executed_lines(hook))
 
     for few, many in figures.values():
         assert 0 < many <= 1.2 * few

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from bench.measure import count_executed_lines
 from tests.agents import test_growth
 from tests.format.growing import Grown, differences
 from tests.pace import by_pace
@@ -178,26 +179,6 @@ def test_a_log_without_links_that_is_rolled_back_grows_as_well(data: st.DataObje
             assert [] == differences(grown)
 
 
-def counted(run: Any) -> int:
-    """Count the lines of our code that a call executes."""
-    number = 0
-
-    def trace(frame: Any, event: str, _argument: object) -> Any:
-        nonlocal number
-        if "thence" not in frame.f_code.co_filename:
-            return None
-        number += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-    return number
-
-
 @pytest.mark.slow
 @pytest.mark.sampled
 def test_work_for_one_line_does_not_grow_with_the_session() -> None:
@@ -208,7 +189,7 @@ def test_work_for_one_line_does_not_grow_with_the_session() -> None:
         grown = Grown("claude:s")
         grown.add(log[:-4])
         grown.add(log[-4:-1])
-        work.append(counted(lambda g=grown, last=log[-1:]: g.add(last)))
+        work.append(count_executed_lines(partial(grown.add, log[-1:])))
 
         assert not grown.rebuilt
     assert max(work) <= 1.2 * min(work)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.measure import count_executed_lines
 from tests.agents import test_growth
 from tests.format.growing import Grown
-from tests.format.test_fold import PHASES, counted, interleaved, logs
+from tests.format.test_fold import PHASES, interleaved, logs
 from tests.memory import logs as claude
 from tests.memory.stored import opened, sweep
 from tests.memory.test_growth import SIZES, grow
@@ -156,7 +157,7 @@ def redigested(folder: Path, home: Path) -> tuple[int, DigestRecord, DigestRecor
     try:
         (row,) = store.sessions()
         made: list[DigestRecord] = []
-        number = counted(lambda: made.append(digest_stored(store, row)))
+        number = count_executed_lines(lambda: made.append(digest_stored(store, row)))
         anew = digest(read_for_digest(store, row), row)
         store.write(digests=made)
         return number, anew, made[0]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bench.measure import count_executed_lines
 from tests.agents.transcripts import Script
-from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, dump, opened, sweep
 from tests.pace import by_pace
@@ -42,7 +42,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     reports: list[SweepReport] = []
     with store.sweeping():
         run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
-        number = counted(lambda: reports.append(run.run({"claude": [home]})))
+        number = count_executed_lines(lambda: reports.append(run.run({"claude": [home]})))
     store.close()
     return number, reports[0]
 
@@ -140,7 +140,7 @@ def test_a_line_more_on_a_followed_line_costs_the_same(tmp_path: Path) -> None:
             made.append(line.extend(end.readout, end.state, lambda: end.readout))
 
         go_on()  # what is compiled and loaded the first time is no work of a line
-        work.append(counted(go_on))
+        work.append(count_executed_lines(go_on))
         again, anew = made[0], EventLine(anew_of(store, uid))
         store.close()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.measure import count_executed_lines
 from tests.agents.groks import Folder
-from tests.format.test_fold import counted
 from tests.memory.stored import KEY, dump, opened, sweep
 from thence.agents import adapters
 from thence.memory.redact import Redactor
@@ -58,7 +58,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     reports: list[SweepReport] = []
     with store.sweeping():
         run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
-        number = counted(lambda: reports.append(run.run({"grok": [home]})))
+        number = count_executed_lines(lambda: reports.append(run.run({"grok": [home]})))
     store.close()
     return number, reports[0]
 

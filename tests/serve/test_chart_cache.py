@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 
+from bench.measure import count_executed_lines
 from tests.agents import test_growth
 from tests.format.growing import Grown
-from tests.format.test_fold import conversation, counted, logs
+from tests.format.test_fold import conversation, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
 from tests.pace import by_pace
@@ -144,7 +145,7 @@ def test_the_end_of_a_page_costs_the_same_in_a_session_of_any_length(tmp_path: P
         def fetch(after: Any = after, name: str = name, made: list[list[int]] = made) -> None:
             made.append([item.turn for item in after.latest(name)[1].items])
 
-        work.append(counted(fetch))
+        work.append(count_executed_lines(fetch))
         house.close()
 
         assert [turns + 1] == [turn for turn in made[0] if turn]

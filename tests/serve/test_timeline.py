@@ -11,9 +11,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from bench.measure import count_executed_lines
 from tests.agents import test_growth
 from tests.format.growing import Grown
-from tests.format.test_fold import counted, interleaved, logs
+from tests.format.test_fold import interleaved, logs
 from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
 from tests.pace import by_pace
@@ -126,7 +127,7 @@ def test_a_page_of_a_session_that_grew_costs_the_same_at_any_length(
             else:
                 api.session.fn(house.context, uid)
 
-        work.append(counted(ask))
+        work.append(count_executed_lines(ask))
         house.close()
 
         assert totals in ([], [before.total + 1])
@@ -167,7 +168,7 @@ def test_stored_events_are_read_at_the_same_cost_at_any_length(tmp_path: Path, p
                 answers.append(ask_events(house.context, uid=uid, cursor=cursor, limit=20))
 
         ask()  # what is imported and compiled for the first time is not counted
-        work.append(counted(ask))
+        work.append(count_executed_lines(ask))
         house.close()
 
         if path == "middle":

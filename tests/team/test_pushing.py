@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.measure import count_executed_lines
 from tests.agents.transcripts import Script, usage
-from tests.format.test_fold import counted
 from tests.memory import logs
 from tests.memory.stored import KEY, everything
 from tests.pace import by_pace
@@ -241,12 +241,12 @@ def test_push_of_one_line_does_not_grow_with_the_session(team: Team) -> None:
         long = straight(number, turns)
         logs.write(team.home(machine), long)
         team.sweep(machine)
-        first = counted(Pusher(team.local(machine), team.store(machine), redactor).run)
+        first = count_executed_lines(Pusher(team.local(machine), team.store(machine), redactor).run)
         logs.write(team.home(machine), appended(long, 1))
         team.sweep(machine, digests=False)  # it is digested when it rests
         source, target = team.local(machine), team.store(machine)
         pusher = Pusher(source, target, redactor)
-        work.append(counted(pusher.run))
+        work.append(count_executed_lines(pusher.run))
 
         assert (1, 1, 0) == (pusher.report.sessions, pusher.report.events, pusher.report.rebuilt)
     assert work[1] <= 1.2 * work[0]
