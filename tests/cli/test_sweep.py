@@ -21,7 +21,7 @@ from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
 from thence.agents import adapters as installed
 from thence.agents import profiles
 from thence.agents.thence.reader import Native
-from thence.cli import interrupts, progress_bar, sweep, wiring
+from thence.cli import home_sweep, interrupts, progress_bar, sweep, wiring
 from thence.cli.terminal import columns
 from thence.memory import nudges, sweeper, watching
 from thence.memory.digest import digesters
@@ -506,6 +506,33 @@ def test_watching_sweeps_what_changed_alone(
         (report["sources"], report["sessions_new"], report["digested"])
         for report in map(json.loads, lines)
     ]
+
+
+def test_watching_begins_with_a_sweep_that_may_fork(
+    desk: Desk, reports: SimpleQueue[SweepReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is much to read: no thread of ours runs yet."""
+    started: list[bool] = []
+    start = sweeper.Sweeper.run
+
+    def run(self: sweeper.Sweeper) -> None:
+        started.append(reports.empty())
+        start(self)
+
+    def changes(*_: object, **__: object) -> object:
+        for _report in range(2):
+            reports.get(timeout=LONG_S)
+        _press_ctrl_c()
+        yield set()
+
+    monkeypatch.setattr(home_sweep, "MIN_FIRST_SWEEP_BYTES", 1)
+    monkeypatch.setattr(sweeper.Sweeper, "run", run)
+    monkeypatch.setattr(sweeper, "changes", changes)
+    ran = desk.run("sweep", "--watch")
+
+    assert [False] == started
+    assert "imported 2 sessions (2 new)" in ran.lines[0]
+    assert "stopped watching" == ran.lines[-1]
 
 
 def test_watching_begins_before_any_agent_was_used(

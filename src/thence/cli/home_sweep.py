@@ -22,7 +22,24 @@ if TYPE_CHECKING:
     from thence.memory.reports import Progress, SweepReport
 
 MIN_FIRST_SWEEP_BYTES: Final = 8 << 20
-"""Bytes of logs from which a server leaves its first sweep to another process."""
+"""Bytes of logs from which a first sweep is begun where other processes can read them."""
+
+
+def is_large_first(
+    store: Store, known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]
+) -> bool:
+    """Return whether nothing is stored yet and there is much to read."""
+    from thence.agents.files import measure_source
+
+    if next(iter(store.sessions(Filter(limit=1))), None) is not None:
+        return False
+    left = MIN_FIRST_SWEEP_BYTES
+    for name, folders in roots.items():
+        for source in (source for folder in folders for source in known[name].find(folder)):
+            left -= measure_source(source)[0]
+            if left < 0:
+                return True
+    return False
 
 
 class HomeSweep:
@@ -97,7 +114,7 @@ class ServerSweep(HomeSweep):
         """Sweep, and return what was done; `StoreLocked` while the first sweep goes on."""
         if not self._is_begun:
             self._is_begun = True
-            if self._is_large(known, roots):
+            if is_large_first(self._store, known, roots):
                 import subprocess
 
                 # What it fails at, the next sweep of this process meets as well, and reports.
@@ -129,20 +146,6 @@ class ServerSweep(HomeSweep):
                     progress = msgspec.json.decode(line, type=Progress)
                     self._first_progress = progress if progress.stage == "read" else None
         self._first_progress = None
-
-    def _is_large(self, known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> bool:
-        """Return whether nothing is stored yet and there is much to read."""
-        from thence.agents.files import measure_source
-
-        if next(iter(self._store.sessions(Filter(limit=1))), None) is not None:
-            return False
-        left = MIN_FIRST_SWEEP_BYTES
-        for name, folders in roots.items():
-            for source in (source for folder in folders for source in known[name].find(folder)):
-                left -= measure_source(source)[0]
-                if left < 0:
-                    return True
-        return False
 
     def stop(self) -> None:
         """End the first sweep if it goes on; the next one continues it."""

@@ -16,11 +16,11 @@ import click
 from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import TextCell, agent_label, present, table, tell, tilde
-from thence.cli.home_sweep import HomeSweep
+from thence.cli.home_sweep import HomeSweep, is_large_first
 from thence.cli.interrupts import interruptible
 from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
 from thence.errors import SKIPS, STOPPED, ThenceError
-from thence.memory.store import DATA_LOSS
+from thence.memory.store import DATA_LOSS, StoreLocked
 
 if TYPE_CHECKING:
     from thence.agents import Adapter, Source
@@ -200,6 +200,7 @@ class SweepRun:
     def watch(self, store: Store) -> int:
         """Sweep, then again whenever files change, until it is interrupted."""
         from thence.memory.sweeper import Sweeper
+        from thence.memory.watching import DIGEST_LIMIT_S
 
         sweep_home = self._sweep_home = HomeSweep(store, self._note)
         sweeps = itertools.count()
@@ -210,6 +211,10 @@ class SweepRun:
             self._tell(report, first=not next(sweeps))
             return report
 
+        if is_large_first(store, self._known, self._roots):
+            # As long as there are no threads, processes can be forked that read years of logs.
+            with contextlib.suppress(StoreLocked):  # another one reads them
+                sweep_and_tell(self._known, self._roots, digest_limit_s=DIGEST_LIMIT_S)
         Sweeper(
             store,
             wiring.home(),
