@@ -39,7 +39,7 @@ LONG_LINES = int(os.environ.get("THENCE_WATCH_LINES", "72000"))
 IDLE_S = 5.0
 """How long it watches before the first line is written."""
 MAX_WAIT_S = 120.0
-"""How long all lines may take to be stored after the last one, on a busy machine."""
+"""How long nothing more may be stored before lines that are missing count as lost."""
 
 
 class GrowingSession:
@@ -97,6 +97,8 @@ class WatchResult(NamedTuple):
     long_lags: list[float]
     """The longest of those that were long before."""
     memory: int
+    behind_s: float
+    """Seconds from the last line that was written to the last that was stored."""
 
 
 def count_events(store: Sqlite) -> dict[str, int]:
@@ -178,14 +180,25 @@ def measure_watch(home: Path, long: int) -> WatchResult:
         lags, long_lags = write_lines(sessions, store)
         busy = (cpu_seconds(watcher.pid) - before) / DURATION_S
         lines = sum(len(session.written) for session in sessions)
-        until = time.monotonic() + MAX_WAIT_S
-        while (stored := sum(count_events(store).values()) - long * LONG_LINES) < lines:
-            if time.monotonic() > until:
-                break
-            time.sleep(0.25)
+        stored, behind_s = wait_for_lines(store, lines + long * LONG_LINES)
         store.close()
         peak = peak_memory(watcher.pid)
-    return WatchResult(lines, stored, idle, busy, lags, long_lags, peak)
+    return WatchResult(
+        lines, stored - long * LONG_LINES, idle, busy, lags, long_lags, peak, behind_s
+    )
+
+
+def wait_for_lines(store: Sqlite, lines: int) -> tuple[int, float]:
+    """Wait until lines are stored, as long as it goes on; return how many, and the seconds."""
+    began = changed_at = time.monotonic()
+    stored = -1
+    while stored < lines and time.monotonic() - changed_at < MAX_WAIT_S:
+        before, stored = stored, sum(count_events(store).values())
+        if stored != before:
+            changed_at = time.monotonic()
+        if stored < lines:
+            time.sleep(0.25)
+    return stored, changed_at - began
 
 
 def _p99(lags: Sequence[float]) -> float:

@@ -134,6 +134,7 @@ def _run_live(part: Part, folder: Path) -> Outcome:
     outcome = Outcome(result.lines, [], {"live lines": result.stored})
     outcome.counts["MB of memory while they grew"] = result.memory >> 20
     outcome.counts["% of a core"] = round(100 * result.busy)
+    outcome.counts["s until the last line was stored"] = round(result.behind_s)
     if result.stored != result.lines or result.lines != part.size * 20 * 50:
         outcome.violations.append(f"{result.lines:,} lines written, {result.stored:,} stored")
     return outcome
