@@ -6,17 +6,14 @@ branches and titles. Nothing that thence stores, answers, exports or sends has o
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import shutil
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -28,10 +25,14 @@ from tests.memory.planted import Planted
 from tests.pace import by_pace
 from tests.postgres import Cluster
 from tests.serve.conftest import House
+from tests.serve.test_mcp import over_stdio
 from thence.agents import adapters
 from thence.cli import sample_machine
 from thence.team.postgres import Postgres
 from thence.team.postgres_schema import TABLES
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 CANARY = b"tides"
 """Stands beside the tokens and is none: what is looked through does hold what was said."""
@@ -186,15 +187,9 @@ def test_no_answer_over_http_holds_a_token(machine: tuple[Desk, Planted]) -> Non
 @pytest.mark.slow
 def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None:
     """Whatever an agent asks for."""
-    from mcp import Client, StdioServerParameters, stdio_client
-
     desk, planted = machine
-    homes = sample_machine.homes(desk.user)
-    program = "from thence.cli import main; main()"
-    env = {**homes.env, "HOME": str(desk.user), "PATH": os.environ["PATH"]}
-    parameters = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
 
-    async def talk() -> list[str]:
+    async def talk(client: Client) -> list[str]:
         asked: list[tuple[str, dict[str, Any]]] = [
             ("search", {"query": "tides"}),
             ("search", {"query": "REDACTED", "limit": 20}),
@@ -202,11 +197,11 @@ def test_no_answer_over_mcp_holds_a_token(machine: tuple[Desk, Planted]) -> None
         asked += [("todos", {}), ("costs", {"by": "session"}), ("costs", {"by": "model"})]
         asked += [("files", {"path": "a.py"}), ("seen_error", {"text": "no such file"})]
         asked += [("outline", {"session": uid}) for uid in sessions(desk)[::8]]
-        async with Client(stdio_client(parameters)) as client:
-            answers = [await client.call_tool(name, arguments) for name, arguments in asked]
+        answers = [await client.call_tool(name, arguments) for name, arguments in asked]
         return [repr(block) for answer in answers for block in answer.content]
 
-    parts = [text.encode() for text in asyncio.run(talk())]
+    homes = sample_machine.homes(desk.user)
+    parts = [text.encode() for text in over_stdio(homes, talk)]
 
     assert [] == leaks(planted.garden.tokens, parts)
     assert any(b"REDACTED:github-token" in part for part in parts)

@@ -65,8 +65,10 @@ def test_an_odd_id_is_not_looked_for(house: House, odd: str) -> None:
 
 def test_the_beginning_of_an_id_is_enough_if_one_session_has_it(house: House) -> None:
     """Several are named, so that the user can say which."""
-    row = next(iter(house.store.sessions()))
+    uid, *others = (row.session.session_uid for row in house.store.sessions())
+    beginnings = (uid[:length] for length in range(1, len(uid)))
+    enough = next(start for start in beginnings if not any(o.startswith(start) for o in others))
 
-    assert row.session == house.context.row(row.session.session_uid[:22]).session
+    assert uid == house.context.row(enough).session.session_uid
     with pytest.raises(SessionNotFound, match="is ambiguous"):
         house.context.row("claude:"[:-1])

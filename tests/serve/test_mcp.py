@@ -51,7 +51,8 @@ def over_stdio(homes: Homes, talk: Callable[[Client], Awaitable[Any]]) -> Any:
     parameters = StdioServerParameters(command=sys.executable, args=["-c", program, "mcp"], env=env)
 
     async def run() -> Any:
-        async with Client(stdio_client(parameters)) as client:
+        # Not the default: that is the stderr of whoever imported mcp first, which may be no file.
+        async with Client(stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)) as client:
             return await talk(client)
 
     return asyncio.run(run())
