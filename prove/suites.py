@@ -6,7 +6,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -117,6 +117,20 @@ TREE_TESTS = Suite(
     examples=1,
 )
 
+_OWN_PARTS = ("agents", "bridge", "cli", "memory", "serve")
+"""Folders of tests whose sampled ones are a part of a trial each: all together take too long."""
+
+
+def _sampled_suites() -> Iterator[Suite]:
+    """Yield suites that have all tests of which `make test` runs a sample, but T5's and T11's."""
+    others = ("tests/agents/test_growth.py", "tests/format/test_damage.py")
+    selected = ("-m", "sampled and not e2e", *(f"--ignore={path}" for path in others))
+    for folder in _OWN_PARTS:
+        yield Suite(f"sampled by make test, {folder}", (f"tests/{folder}", *selected))
+    rest = (f"--ignore=tests/{folder}" for folder in _OWN_PARTS)
+    yield Suite("sampled by make test, others", ("tests", *rest, *selected))
+
+
 _SWEEP = "tests/memory/test_sweep.py"
 _SUITES: dict[str, tuple[Suite, ...]] = {
     "T5": (Suite("damage", ("tests/format/test_damage.py",)),),
@@ -139,13 +153,7 @@ _SUITES: dict[str, tuple[Suite, ...]] = {
         Suite("swept again, in any order", (_SWEEP, "-k", "not real_")),
         Suite("cursors", ("tests/agents/test_files.py",)),
         # `make test` runs a sample of these; here all cases run, with many examples.
-        Suite(
-            "sampled by make test",
-            (
-                *("tests", "-m", "sampled and not e2e"),
-                *("--ignore=tests/agents/test_growth.py", "--ignore=tests/format/test_damage.py"),
-            ),
-        ),
+        *_sampled_suites(),
     ),
     "T14": (
         Suite("what goes", ("tests/memory/test_retention.py",)),
