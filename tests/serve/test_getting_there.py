@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Response, Route, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
@@ -225,14 +225,20 @@ def test_a_click_on_a_list_that_is_renewed_meanwhile_counts(
     browser: Browser, own_house: House
 ) -> None:
     """New rows wait until the button is released; then they are shown."""
+
+    def is_renewal(response: Response) -> bool:
+        return response.url.endswith("/sessions") and "hx-request" in response.request.headers
+
     with browsers.tab(browser, own_house) as tab:
-        page = tab.go("/sessions")
+        with tab.page.expect_response(is_renewal) as response:  # comes with every stream
+            page = tab.go("/sessions")
+        response.value.finished()
         expect(page.locator(".beat")).to_have_attribute("data-state", "live")
         title = page.locator(".srow .title a").first
         href, rows = title.get_attribute("href"), page.locator(".srow").count()
         title.hover()
         page.mouse.down()
-        with page.expect_response(re.compile("/sessions$")) as response:
+        with page.expect_response(is_renewal) as response:
             _write_session(own_house, "meanwhile", datetime.now(UTC))
         response.value.finished()
         page.wait_for_timeout(100)
