@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from prove.report import table
-from prove.run import TRIALS, Run
-from prove.state import ROOT, State, hash_code
+from prove.run import TRIALS, Run, code_of
+from prove.state import ROOT, State
 
 DEFAULT_FOLDER = ROOT / ".prove"
 
@@ -42,7 +42,7 @@ def main() -> int:
     path = options.where / "state.jsonl"
     if options.fresh:
         path.unlink(missing_ok=True)
-    state = State(path, hash_code())
+    state = State(path, code_of)
     trial_run = Run(
         state, [t for t in TRIALS if not names or t.name in names], options.scale, options.jobs
     )

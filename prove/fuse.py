@@ -23,11 +23,11 @@ import msgspec
 
 from prove.power import private_mounts
 from prove.state import ROOT
-from prove.trial import Outcome, Part, Trial, split_rounds
+from prove.trial import JOURNAL_CODE, Outcome, Part, Trial, split_rounds
 from tests.faults.warm import end_with_parent
 from thence.errors import ThenceError
 from thence.journal import Journal
-from thence.testing import SAMPLE_SESSION, JournalSubject
+from thence.testing.crashes import SAMPLE_SESSION, JournalSubject
 
 EVENT_COUNT = 30
 MAX_PAYLOAD_BYTES = 3000
@@ -161,6 +161,7 @@ TRIALS = (
         _parts,
         _run,
         _why_unavailable,
+        code=JOURNAL_CODE,
     ),
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from prove.suites import Suite, run_suite
-from prove.trial import Outcome, Part, Trial, sample_evenly, split_rounds
+from prove.trial import JOURNAL_CODE, Outcome, Part, Trial, sample_evenly, split_rounds
 from tests.faults.crowd import MEMORY_FOLDER, UncleanSubject, WarmSuite
 from tests.faults.theatre import (
     MAX_PLACE,
@@ -24,7 +24,7 @@ from tests.faults.theatre import (
 )
 from tests.faults.warm import Warm
 from thence.journal.log import Durability
-from thence.testing import CrashReport, CrashSuite, JournalSubject
+from thence.testing.crashes import CrashReport, CrashSuite, JournalSubject
 
 FAILING, KILLING = "failing", "killing"
 MODES: tuple[Durability, ...] = ("turn", "event")
@@ -187,6 +187,7 @@ TRIALS = (
         functools.partial(_call_parts, FAILING),
         functools.partial(_run_calls, FAILING),
         _why_no_strace,
+        code=JOURNAL_CODE,
     ),
     Trial(
         "T2",
@@ -196,8 +197,33 @@ TRIALS = (
         functools.partial(_call_parts, KILLING),
         functools.partial(_run_calls, KILLING),
         _why_no_strace,
+        code=JOURNAL_CODE,
     ),
-    Trial("T3", "SIGKILL at random times", "kills", "10,000", _kill_parts, _run_kills),
-    Trial("T4", "a torn tail at every byte", "cuts", "every byte", _cut_parts, _run_cuts),
-    Trial("T8", "many writers of one session", "records", "48,000", _writer_parts, _run_writers),
+    Trial(
+        "T3",
+        "SIGKILL at random times",
+        "kills",
+        "10,000",
+        _kill_parts,
+        _run_kills,
+        code=JOURNAL_CODE,
+    ),
+    Trial(
+        "T4",
+        "a torn tail at every byte",
+        "cuts",
+        "every byte",
+        _cut_parts,
+        _run_cuts,
+        code=JOURNAL_CODE,
+    ),
+    Trial(
+        "T8",
+        "many writers of one session",
+        "records",
+        "48,000",
+        _writer_parts,
+        _run_writers,
+        code=JOURNAL_CODE,
+    ),
 )

@@ -140,5 +140,6 @@ TRIALS = (
         "1,000,000 lines, 20,000 trees",
         _parts,
         _run,
+        code=("thence.format.*", "thence.journal.*"),
     ),
 )

@@ -21,6 +21,10 @@ from prove.trial import Outcome, Part, Trial
 SESSIONS, ROLLOUT, LIVE = "sessions against caps", "one rollout of MB", "live files for seconds"
 SESSION_BYTES = 2_000_000
 """Size of a session; ten thousand of them are 20 GB."""
+SWEEP_CODE = (
+    *("thence.cli", "thence.cli.sweep", "thence.cli.gc"),  # these import what they need of others
+    *("thence.memory.*", "thence.agents.*"),
+)
 MAX_MEMORY_BYTES = 600 << 20
 """Memory limit of each process of a sweep."""
 
@@ -163,5 +167,12 @@ TRIALS = (
         _parts,
         _run,
         is_exclusive=True,
+        code=(
+            "thence.cli",
+            "thence.cli.sweep",
+            "thence.cli.gc",
+            "thence.memory.*",
+            "thence.agents.*",
+        ),
     ),
 )

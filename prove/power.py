@@ -26,10 +26,10 @@ from typing import cast
 import msgspec
 
 from prove.state import ROOT
-from prove.trial import Outcome, Part, Trial, split_rounds
+from prove.trial import JOURNAL_CODE, Outcome, Part, Trial, split_rounds
 from tests.faults.warm import end_with_parent
 from thence.journal.log import Durability
-from thence.testing import JournalSubject
+from thence.testing.crashes import JournalSubject
 
 FICLONE = 0x40049409
 CLONE_NEWNS = 0x00020000
@@ -232,6 +232,7 @@ TRIALS = (
         _parts,
         _run_part,
         _why_unavailable,
+        code=JOURNAL_CODE,
     ),
 )
 

@@ -37,6 +37,8 @@ class TrialResult(msgspec.Struct):
     seeds: str
     seconds: float
     missing: str | None = None
+    code: str = ""
+    """The hash of the code that it ran."""
 
     @classmethod
     def of(cls, plan: TrialPlan, state: State) -> TrialResult:
@@ -62,6 +64,7 @@ class TrialResult(msgspec.Struct):
             f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}",
             round(sum(record.seconds for record in records), 1),
             plan.missing if len(records) < len(plan.parts) else None,
+            state.code_of(trial.name),
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prove import fuse, journals, lines, load, power, suites
 from prove.report import Report, TrialPlan, TrialResult, describe_machine
-from prove.state import State
+from prove.state import State, hash_code
 from prove.trial import Outcome, Part, Trial
 from tests.faults.warm import end_with_parent
 
@@ -131,4 +131,9 @@ class Run:
             next(result for result in results if result.name == name).violations.append(
                 f"{key}: {why}"
             )
-        return Report(describe_machine(), self.state.code, self.scale, results)
+        return Report(describe_machine(), hash_code(), self.scale, results)
+
+
+def code_of(name: str) -> str:
+    """Return the hash of the code of a trial; that of a trial which is gone is of no code."""
+    return next((hash_code(trial.code) for trial in TRIALS if trial.name == name), "")

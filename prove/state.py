@@ -1,21 +1,27 @@
 """The progress of a run: one line per finished part, written once and never changed.
 
-A line is valid only for the code that produced it. Half a line at the end belongs to a part whose
-run was killed while the line was written; that part runs again.
+A line is valid only for the code that produced it: the modules that its trial runs, and all that
+they import. Half a line at the end belongs to a part whose run was killed while the line was
+written; that part runs again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import grimp
 import msgspec
 
-from prove.trial import Outcome, Part
+from prove.trial import ALL_CODE, Outcome, Part
 
 ROOT = Path(__file__).resolve().parent.parent
+WRITERS = ("__main__.py", "budgets.py", "page.py", "report.py")
+"""Files of this package that only say what came of trials."""
 
 
 class FinishedPart(msgspec.Struct):
@@ -32,16 +38,17 @@ class FinishedPart(msgspec.Struct):
 class State:
     """All finished parts, on disk and in memory."""
 
-    def __init__(self, path: Path, code: str) -> None:
+    def __init__(self, path: Path, code_of: Callable[[str], str]) -> None:
+        """`code_of` returns the hash of the code of a trial."""
         self.path = path
-        self.code = code
+        self.code_of = code_of
         self._finished: dict[tuple[str, str], FinishedPart] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         data = path.read_bytes() if path.exists() else b""
         for line in data.split(b"\n"):
             with contextlib.suppress(msgspec.DecodeError):  # half a line, or a foreign one
                 record = msgspec.json.decode(line, type=FinishedPart)
-                if record.code == code:
+                if record.code == code_of(record.trial):
                     self._finished.setdefault((record.trial, record.key), record)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         if data and not data.endswith(b"\n"):
@@ -53,7 +60,8 @@ class State:
 
     def add(self, trial: str, part: Part, outcome: Outcome, seconds: float) -> FinishedPart:
         """Record a finished part, and return the record."""
-        record = FinishedPart(trial, part.key, part.seed, outcome, round(seconds, 2), self.code)
+        code = self.code_of(trial)
+        record = FinishedPart(trial, part.key, part.seed, outcome, round(seconds, 2), code)
         os.write(self._file, msgspec.json.encode(record) + b"\n")
         os.fdatasync(self._file)
         self._finished[trial, part.key] = record
@@ -64,10 +72,41 @@ class State:
         os.close(self._file)
 
 
-def hash_code(root: Path = ROOT) -> str:
-    """Return a short hash of all code that a trial runs."""
+@functools.cache
+def hash_code(modules: tuple[str, ...] = ALL_CODE) -> str:
+    """Return a short hash of modules, of all that they import, and of what makes the faults."""
+    files = {_source_of(name) for name in find_imported(modules)}
+    files |= {path for path in (ROOT / "prove").glob("*.py") if path.name not in WRITERS}
+    files |= set((ROOT / "tests" / "faults").glob("*.py"))
+    return hash_files(files, ROOT)
+
+
+def find_imported(modules: Iterable[str]) -> set[str]:
+    """Return modules and all of ours that they import; `a.*` is a package with all in it."""
+    graph = _build_graph()
+    found: set[str] = set()
+    for module in modules:
+        name = module.removesuffix(".*")
+        is_package = name != module
+        found |= {name, *graph.find_upstream_modules(name, as_package=is_package)}
+        if is_package:
+            found |= graph.find_descendants(name)
+    return found
+
+
+@functools.cache
+def _build_graph() -> grimp.ImportGraph:
+    return grimp.build_graph("thence", exclude_type_checking_imports=True, cache_dir=None)
+
+
+def _source_of(module: str) -> Path:
+    path = ROOT.joinpath("src", *module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def hash_files(files: Iterable[Path], root: Path) -> str:
+    """Return a short hash of the names and the bytes of files below a folder."""
     digest = hashlib.sha256()
-    for folder in ("src", "prove", "tests/faults"):
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(files):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]

@@ -12,6 +12,10 @@ from typing import Any
 
 import msgspec
 
+ALL_CODE = ("thence.*",)
+JOURNAL_CODE = ("thence.journal.*", "thence.testing.crashes")
+"""Modules that a trial runs; `a.*` is a package with all that is in it."""
+
 
 class Part(msgspec.Struct, frozen=True):
     """A part of a trial."""
@@ -57,6 +61,8 @@ class Trial(msgspec.Struct, frozen=True):
     """Returns what this machine lacks to run it, or None."""
     is_exclusive: bool = False
     """Whether it runs without other trials beside it."""
+    code: tuple[str, ...] = ALL_CODE
+    """The modules that it runs, without what they import: other code does not change it."""
 
 
 def sample_evenly(items: Sequence[Any], scale: float) -> list[Any]:

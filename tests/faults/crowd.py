@@ -8,7 +8,7 @@ from typing import cast
 
 from tests.faults.warm import Child, Warm
 from thence.journal.log import Durability
-from thence.testing import CrashSuite, JournalSubject
+from thence.testing.crashes import CrashSuite, JournalSubject
 
 MEMORY_FOLDER = Path("/dev/shm")
 """A folder in memory, where there is one: what a kill leaves does not depend on the disk."""

@@ -40,7 +40,9 @@ def run_trials(folder: Path, scale: float = 1.0) -> Run:
     """Run all trials in this process, and return the run."""
     real, prove.run.TRIALS = prove.run.TRIALS, TRIALS
     try:
-        run = Run(State(folder / "state.jsonl", "abc"), TRIALS, scale, 1, ThreadPoolExecutor)
+        run = Run(
+            State(folder / "state.jsonl", lambda _: "abc"), TRIALS, scale, 1, ThreadPoolExecutor
+        )
         run.run()
     finally:
         prove.run.TRIALS = real

@@ -48,19 +48,24 @@ def test_a_trial_that_could_not_run_is_not_listed_as_passed(tmp_path: Path) -> N
 
     assert row.endswith("| not run: no disk |")
     assert "violations" not in row
-    assert "T4" in page.not_repeated(report, "abc")
+    assert "T4" in page.not_repeated(report, lambda _: "abc")
     assert "0 violations" == describe_result(results["T4"])
     assert "T4" not in page.left_out(later)
 
 
 def test_trials_of_other_code_are_said_to_be_so() -> None:
-    """Nor does a tenth of a release count as one."""
-    report = Report({}, "abc", 1.0, [])
+    """Each by its own code; nor does a tenth of a release count as one."""
+    results = [
+        TrialResult(name, "t", "u", "w", 1, 1, 1, [], {}, [], "1", 1.0, code=code)
+        for name, code in (("T1", "abc"), ("T2", "old"))
+    ]
+    report = Report({}, "abc", 1.0, results)
+    said = page.not_repeated(report, lambda _: "abc")
 
-    assert "no trial was repeated" in page.not_repeated(report, "other")
-    assert "T16" in page.not_repeated(report, "abc")
+    assert "T1," not in said
+    assert "T2, T3" in said
     report.scale = 0.1
-    assert "no trial was run" in page.not_repeated(report, "abc")
+    assert "no trial was run" in page.not_repeated(report, lambda _: "abc")
 
 
 def test_every_budget_stands_on_the_page_and_losses_come_first() -> None:

@@ -14,8 +14,9 @@ import pytest
 import prove.run
 from prove import suites
 from prove.report import Report, TrialResult, describe_result, markdown, table
-from prove.state import State, hash_code
-from prove.trial import Outcome, Part, sample_evenly, split_rounds
+from prove.run import code_of
+from prove.state import State, find_imported, hash_code, hash_files
+from prove.trial import Outcome, Part, Trial, sample_evenly, split_rounds
 from tests.conftest import ROOT
 from tests.prove import counting
 from tests.prove.counting import run_trials
@@ -98,25 +99,42 @@ def test_a_trial_that_broke_is_run_again(tmp_path: Path) -> None:
 
 def test_what_other_code_came_to_does_not_count(tmp_path: Path) -> None:
     """A change to the code is a new proof."""
-    state = State(tmp_path / "state.jsonl", "old")
+    state = State(tmp_path / "state.jsonl", lambda _: "old")
     state.add("T1", Part("one", 1, 50), Outcome(50), 1.0)
     state.close()
 
-    assert State(tmp_path / "state.jsonl", "old").get("T1", Part("one", 1, 50)) is not None
-    assert State(tmp_path / "state.jsonl", "new").get("T1", Part("one", 1, 50)) is None
+    for code, is_known in (("old", True), ("new", False)):
+        again = State(tmp_path / "state.jsonl", {"T1": code}.__getitem__)
+
+        assert is_known == (again.get("T1", Part("one", 1, 50)) is not None)
 
 
 def test_code_is_known_by_its_bytes(tmp_path: Path) -> None:
-    """One byte more is other code; a file that no trial runs is not looked at."""
-    for name in ("src/a.py", "prove/b.py", "docs/c.py"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("x = 1\n")
-    first = hash_code(tmp_path)
-    (tmp_path / "docs/c.py").write_text("x = 2\n")
-    second = hash_code(tmp_path)
-    (tmp_path / "src/a.py").write_text("x = 2\n")
+    """One byte more is other code, and so is another name."""
+    one, other = tmp_path / "a.py", tmp_path / "b.py"
+    one.write_text("x = 1\n")
+    first = hash_files([one], tmp_path)
+    one.write_text("x = 2\n")
+    second = hash_files([one], tmp_path)
+    one.rename(other)
 
-    assert first == second != hash_code(tmp_path)
+    assert 3 == len({first, second, hash_files([other], tmp_path)})
+
+
+def test_the_code_of_a_trial_is_what_it_runs() -> None:
+    """A change of the viewer is no change of power cuts; one of the writing side is."""
+    journal, load = (find_imported(trial(name).code) for name in ("T6", "T13"))
+
+    assert {"thence.journal.log", "thence.format.codec", "thence.errors"} <= journal
+    assert {"thence.memory.sweep", "thence.agents.claude.reader", "thence.cli.wiring"} <= load
+    assert not any(name.startswith(("thence.serve", "thence.cli")) for name in journal)
+    assert "thence.serve.app" not in load
+    assert hash_code() == code_of("T15") != code_of("T6") == code_of("T1") != ""
+
+
+def trial(name: str) -> Trial:
+    """One of the trials of the plan."""
+    return next(trial for trial in prove.run.TRIALS if trial.name == name)
 
 
 def test_a_scale_takes_a_share(tmp_path: Path) -> None:
