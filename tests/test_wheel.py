@@ -35,6 +35,20 @@ def test_a_missing_extra_names_the_command_of_this_installation(prefix: str, com
     assert command == install_command("objects", prefix)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("/home/dev/.venv", "pip install --force-reinstall 'thence[objects]'"),
+        ("/home/dev/.local/share/pipx/venvs/thence", "pipx install --force 'thence[objects]'"),
+        ("/home/dev/.local/share/uv/tools/thence", "uv tool install --reinstall 'thence[objects]'"),
+        ("/tmp/cache/archive-v0/x1", "uvx --reinstall --from 'thence[objects]' thence …"),
+    ],
+)
+def test_a_damaged_extra_names_options_of_its_installer(prefix: str, command: str) -> None:
+    """Only pip has --force-reinstall."""
+    assert command == install_command("objects", prefix, reinstall=True)
+
+
 def test_an_error_about_a_missing_package_says_what_needs_it() -> None:
     """The part, the package, and what to type."""
     error = MissingPackage("the export of tables", "duckdb", extra="analytics")
