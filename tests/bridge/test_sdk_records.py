@@ -94,7 +94,8 @@ def test_a_bridge_without_its_sdk_names_the_extra(
     bridge: str, extra: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the command to type; who catches an import error catches it, too."""
-    for name in ("langgraph.checkpoint.base", "agents", "pydantic_ai", "claude_agent_sdk"):
+    modules = "langgraph.checkpoint.base agents.memory.session pydantic_ai.messages"
+    for name in (*modules.split(), "claude_agent_sdk"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "thence.bridge.langgraph", raising=False)
 
