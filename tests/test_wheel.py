@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,9 @@ from tests.cli.desk import ALERTS, alerts
 from tests.wheels import ROOT
 from thence import __version__
 from thence.errors import MissingPackage, install_command
+
+OF_EXTRAS = "agents claude_agent_sdk duckdb langgraph numpy obstore psycopg pydantic_ai pyrage"
+"""Modules that the package imports and that an extra brings."""
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,20 @@ from thence.errors import MissingPackage, install_command
 def test_a_missing_extra_names_the_command_of_this_installation(prefix: str, command: str) -> None:
     """Who installed with pipx is not sent to pip."""
     assert command == install_command("objects", prefix)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("/home/dev/.venv", "pip install --force-reinstall 'thence[objects]'"),
+        ("/home/dev/.local/share/pipx/venvs/thence", "pipx install --force 'thence[objects]'"),
+        ("/home/dev/.local/share/uv/tools/thence", "uv tool install --reinstall 'thence[objects]'"),
+        ("/tmp/cache/archive-v0/x1", "uvx --reinstall --from 'thence[objects]' thence …"),
+    ],
+)
+def test_a_damaged_extra_names_options_of_its_installer(prefix: str, command: str) -> None:
+    """Only pip has --force-reinstall."""
+    assert command == install_command("objects", prefix, reinstall=True)
 
 
 def test_an_error_about_a_missing_package_says_what_needs_it() -> None:
@@ -53,7 +74,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of an environment that has the wheel, and no source tree."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
-    wheels.make_environment(folder)
+    wheels.make_environment(folder, wheel)
     return wheels.install(folder, wheel)
 
 
@@ -62,12 +83,61 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    """Templates, styles, samples and the licence are in it; tests are not."""
-    check = [sys.executable, f"{ROOT}/scripts/dist_contents.py", f"{wheel}"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False)
+def test_wheel_and_sdist_hold_what_they_should_and_nothing_else(wheel: Path) -> None:
+    """Templates, styles, samples and licences; the check that `make dist` runs finds a stray."""
+    source = wheel.parent / "source"
+    wheels.run_hatchling(wheel.parent, "sdist")
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    stray = wheel.with_name("stray-1-py3-none-any.whl")
+    shutil.copy(wheel, stray)
+    with zipfile.ZipFile(stray, "a") as archive:
+        archive.writestr("tests/test_stray.py", "")
 
-    assert 0 == done.returncode, done.stdout
+    def check(*paths: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, f"{ROOT}/scripts/dist_contents.py", source, *paths]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (0, "complete\n") == (check(wheel, sdist).returncode, check(wheel, sdist).stdout)
+    assert f"{stray.name}: unexpected: tests/test_stray.py\n" == check(stray).stdout
+    assert 1 == check(stray).returncode
+
+
+@pytest.mark.slow
+def test_notices_name_the_owners_of_what_is_shipped(wheel: Path) -> None:
+    """Their copyright lines and their licence are in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = f"thence-{__version__}.dist-info/licenses/THIRD-PARTY-NOTICES.txt"
+        notices = archive.read(name).decode()
+    prices = metadata.distribution("genai-prices").read_text("licenses/LICENSE") or ""
+    (owner,) = (line for line in prices.splitlines() if line.startswith("Copyright"))
+
+    assert owner in notices
+    assert "Copyright (c) 2019 Zachary Rice" in notices
+    assert prices.partition("Permission is hereby")[2].strip() in notices
+
+
+def _imported_by_us() -> set[str]:
+    """Names of other people's modules that the package imports, at its top or in a function."""
+    names: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {"thence"}
+
+
+@pytest.mark.slow
+def test_the_base_install_lacks_only_what_extras_bring(program: Path, tmp_path: Path) -> None:
+    """A package that is imported and not declared would be missing for users as well."""
+    names = sorted(_imported_by_us())
+    code = "import sys; from importlib.util import find_spec as find; "
+    code += "print(*(name for name in sys.argv[1:] if find(name) is None))"
+    missing = _run(program.with_name("python"), tmp_path, "-c", code, *names)
+
+    assert set(OF_EXTRAS.split()) == set(missing.split())
+    assert {"msgspec", "litestar", "mcp"} <= {*names}
 
 
 def _run(program: Path, home: Path, *arguments: str, stdin: str | None = None) -> str:

@@ -7,10 +7,16 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
+from collections.abc import Iterable
+from email import message_from_bytes
+from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from thence import __version__
 
@@ -25,7 +31,7 @@ def build(folder: Path, version: str = __version__) -> Path:
         pytest.skip("no pip and hatchling here to build and install a wheel with")
     source = folder / "source"
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "THIRD-PARTY-NOTICES.txt"):
         shutil.copy(ROOT / name, source / name)
     for name, line in (
         ("pyproject.toml", 'version = "{}"\n'),
@@ -35,22 +41,60 @@ def build(folder: Path, version: str = __version__) -> Path:
         assert 1 == text.count(line.format(__version__)), name
         changed = text.replace(line.format(__version__), line.format(version))
         (source / name).write_text(changed, encoding="utf-8")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", f"{folder}"]
-    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    run_hatchling(folder, "wheel")
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
-def make_environment(folder: Path) -> None:
-    """Make an environment that has the packages which thence needs, and not thence itself.
+def run_hatchling(folder: Path, target: str) -> None:
+    """Build from the source that `build` left in a folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", f"{folder}"]
+    subprocess.run(command, cwd=folder / "source", check=True, capture_output=True)
 
-    They are those of this environment: a line in a .pth file leads to them, and leaves out the
-    editable install beside them.
+
+def make_environment(folder: Path, wheel: Path) -> None:
+    """Make an environment that has the packages which a wheel declares, and not the wheel itself.
+
+    They are links to those of this environment. No extra is in it, and none of our tools: to import
+    what is not declared fails, as it does for a user.
     """
     venv.create(folder, symlinks=True, with_pip=False)
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = folder / "lib" / python / "site-packages"
-    (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    for name in sorted(required(wheel)):
+        files = [file for file in metadata.files(name) or () if ".." not in file.parts]
+        _link(files, Path(sysconfig.get_path("purelib")), packages)
+
+
+def required(wheel: Path) -> set[str]:
+    """Return the names of all distributions that a wheel needs here, those of no extra."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        declared = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    seen: set[tuple[str, str]] = set()
+    due = [(line, "") for line in declared]
+    while due:
+        line, extra = due.pop()
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        for more in {"", *requirement.extras}:
+            if (entry := (canonicalize_name(requirement.name), more)) not in seen:
+                seen.add(entry)
+                due += [(line, more) for line in metadata.requires(requirement.name) or ()]
+    return {name for name, _ in seen}
+
+
+def _link(files: Iterable[PurePath], source: Path, target: Path) -> None:
+    """Link modules and packages; of a folder that distributions share, link the parts."""
+    for top in {file.parts[0] for file in files}:
+        inside = [PurePath(*file.parts[1:]) for file in files if file.parts[0] == top]
+        is_shared = PurePath() not in inside and not (source / top / "__init__.py").exists()
+        if is_shared:
+            (target / top).mkdir(exist_ok=True)
+            _link(inside, source / top, target / top)
+        elif not (target / top).exists():
+            (target / top).symlink_to(source / top)
 
 
 def install(folder: Path, wheel: Path) -> Path:

@@ -7,6 +7,7 @@ what to do next. Foreign data never raises: a bad line is a `format.records.Skip
 from __future__ import annotations
 
 import errno
+import re
 import sys
 
 SKIPS = 3
@@ -106,18 +107,27 @@ class MissingPackage(BadConfig):
         )
 
 
-def install_command(extra: str, prefix: str = sys.prefix) -> str:
+def is_in_uv_cache(prefix: str = sys.prefix) -> bool:
+    """Whether a Python environment is in uv's cache, as it is under `uvx`.
+
+    `uv cache prune` may delete it at any time.
+    """
+    return re.search(r"/(archive|environments)-v\d+/", prefix.replace("\\", "/")) is not None
+
+
+def install_command(extra: str, prefix: str = sys.prefix, *, reinstall: bool = False) -> str:
     """Return the command that adds an extra, for the way thence was installed.
 
     `prefix` is the folder of the Python environment; pipx and uv put theirs below folders of
-    their own.
+    their own. `reinstall` replaces packages that are already there.
     """
     wanted = f"'thence[{extra}]'"
     place = prefix.replace("\\", "/")
     if "/pipx/venvs/" in place:
-        return f"pipx install --force {wanted}"
+        return f"pipx install --force {wanted}"  # makes the environment anew in any case
+    again = "--reinstall " if reinstall else ""
     if "/uv/tools/" in place:
-        return f"uv tool install {wanted}"
-    if "/uv/archive-" in place or "/uv/environments-" in place:
-        return f"uvx --from {wanted} thence …"
-    return f"pip install {wanted}"
+        return f"uv tool install {again}{wanted}"
+    if is_in_uv_cache(prefix):
+        return f"uvx {again}--from {wanted} thence …"
+    return f"pip install {'--force-reinstall ' if reinstall else ''}{wanted}"

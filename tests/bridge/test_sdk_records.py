@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -9,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thence.bridge.sdk_records import LONG, NotPlain, fold, plain, session_name, unfold
-from thence.errors import ThenceError
+from thence.errors import MissingPackage, ThenceError
 from thence.format import codec, layout
+from thence.journal import Journal
 
 TEXTS = st.sampled_from(["", "=", "short", "a" * LONG, "b" * (LONG + 9)])
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -75,3 +79,41 @@ def test_what_json_has_no_words_for_is_refused_as_the_sdks_would() -> None:
 
     assert isinstance(caught.value, ThenceError)
     assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("bridge", "extra"),
+    [
+        ("langgraph", "langgraph"),
+        ("openai_agents", "agents-sdk"),
+        ("pydantic_ai", "pydantic-ai"),
+        ("claude_agent_sdk", "claude-sdk"),
+    ],
+)
+def test_a_bridge_without_its_sdk_names_the_extra(
+    bridge: str, extra: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command to type; who catches an import error catches it, too."""
+    modules = "langgraph.checkpoint.base agents.memory.session pydantic_ai.messages"
+    for name in (*modules.split(), "claude_agent_sdk"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "thence.bridge.langgraph", raising=False)
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        asyncio.run(_use(import_module(f"thence.bridge.{bridge}"), journal))
+
+    assert isinstance(caught.value, MissingPackage)
+    assert f"'thence[{extra}]'" in (caught.value.hint or "")
+
+
+async def _use(module: Any, journal: Journal) -> None:
+    """Ask a bridge for what only its SDK can do."""
+    if module.BRIDGE == "openai-agents":
+        await module.JournalSession("s", journal)._get_compaction_snapshot(1)
+    if module.BRIDGE == "pydantic-ai":
+        await module.JournalHistory("s", journal).save([])
+    if module.BRIDGE == "claude-agent-sdk":
+        store = module.JournalSessionStore(journal)
+        key = {"project_key": "p", "session_id": "s"}
+        await store.append(key, [{"type": "user", "uuid": "u1"}])
+        await store.list_session_summaries("p")

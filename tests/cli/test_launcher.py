@@ -12,6 +12,7 @@ import pytest
 from tests.cli.desk import Desk
 from thence import __version__
 from thence.cli import launcher
+from thence.errors import BadConfig
 
 
 @pytest.fixture
@@ -106,6 +107,34 @@ def test_another_installation_that_works_is_left_alone(desk: Desk, tmp_path: Pat
     desk.run("hook", "install", "claude", "--yes")  # nothing to change in the settings
 
     assert text == path.read_text()
+
+
+def test_hooks_are_not_set_up_from_uvs_cache(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`uvx thence setup` says how to install, and no settings name a program that may go."""
+    desk.run("hook", "uninstall", "claude", "--yes")
+    launcher.path_in(desk.home).unlink(missing_ok=True)
+    before = {path: path.read_bytes() for path in desk.claude.rglob("*") if path.is_file()}
+    monkeypatch.setattr(launcher, "is_in_uv_cache", lambda: True)
+    for command in (["setup", "--yes"], ["hook", "install", "claude", "--yes"]):
+        ran = desk.run(*command)
+
+        assert BadConfig.exit_code == ran.code
+        assert "thence runs from uv's cache here" in ran.err
+        assert "uv tool install thence" in ran.err
+    assert before == {path: path.read_bytes() for path in desk.claude.rglob("*") if path.is_file()}
+    assert "none" == launcher.look(desk.home).state
+
+
+def test_a_launcher_is_not_mended_from_uvs_cache(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command says that hooks cannot run, until an installed thence mends it."""
+    make_dead(desk)
+    monkeypatch.setattr(launcher, "is_in_uv_cache", lambda: True)
+    notes = [desk.run().err for _ in range(2)]
+
+    assert all("/gone/bin/python is gone; uv tool install thence" in note for note in notes)
+    assert "dead" == launcher.look(desk.home).state
 
 
 def test_doctor_says_that_hooks_point_to_a_program_that_is_gone(desk: Desk) -> None:

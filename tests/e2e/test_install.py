@@ -99,7 +99,7 @@ def test_hooks_of_a_real_client_capture_after_an_upgrade(
         reason = CLIENTS / f"{agent.name}.reason"
         pytest.skip(reason.read_text() if reason.exists() else "scripts/clients was not run")
     environment, home = tmp_path / "venv", tmp_path / "home"
-    wheels.make_environment(environment)
+    wheels.make_environment(environment, wheel)
     thence = str(wheels.install(environment, wheel))
     agent.settle(home)
     (home / ".thence" / "config.toml").write_text('[session_memory.retention]\ncadence = "daily"\n')

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from thence.bridge.sdk_records import mark_of, plain, session_name, shown_in
+from thence.bridge.sdk_records import importing, mark_of, plain, session_name, shown_in
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal, Session
@@ -326,7 +326,8 @@ class _Transcript:
 
     def summary(self) -> dict[str, JSON]:
         """The SDK's own fold over the entries, those that came since the last time added."""
-        from claude_agent_sdk import fold_session_summary
+        with importing("claude-agent-sdk", extra="claude-sdk"):
+            from claude_agent_sdk import fold_session_summary
 
         self._look()
         new = [entry_of(event) for event in self.batches.read(self._line[self._folded :])]

@@ -26,7 +26,7 @@ import msgspec
 import zstandard
 
 from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, TranscriptKey, uuid_of
-from thence.bridge.sdk_records import read
+from thence.bridge.sdk_records import importing, read
 from thence.errors import NotAppendable, ThenceError
 from thence.format import codec
 from thence.format.records import JSON
@@ -263,7 +263,8 @@ class _Transcript:
 
     def summary(self) -> dict[str, JSON]:
         """The SDK's own fold over the entries, those that came since the last time added."""
-        from claude_agent_sdk import fold_session_summary
+        with importing("claude-agent-sdk", extra="claude-sdk"):
+            from claude_agent_sdk import fold_session_summary
 
         key = {"project_key": self.key.project, "session_id": self.key.session}
         if self._folded < len(self.batches):

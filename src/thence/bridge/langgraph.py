@@ -20,15 +20,8 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-    BaseCheckpointSaver,
-    CheckpointTuple,
-    get_checkpoint_metadata,
-)
-
 from thence.bridge.deltas import TypedValue
-from thence.bridge.sdk_records import session_name
+from thence.bridge.sdk_records import importing, session_name
 from thence.bridge.threads import (
     BRIDGE,
     CheckpointPut,
@@ -44,6 +37,14 @@ from thence.format import layout
 from thence.format.records import JSON
 from thence.journal import Journal
 from thence.journal.blobs import Blobs
+
+with importing("langgraph-checkpoint", extra="langgraph"):
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        CheckpointTuple,
+        get_checkpoint_metadata,
+    )
 
 OPEN = 32
 """Threads whose index is held at a time."""

@@ -19,7 +19,15 @@ from typing import Any
 
 import msgspec
 
-from thence.bridge.sdk_records import fold, mark_of, plain, session_name, shown_in, unfold
+from thence.bridge.sdk_records import (
+    fold,
+    importing,
+    mark_of,
+    plain,
+    session_name,
+    shown_in,
+    unfold,
+)
 from thence.bridge.worker import Worker
 from thence.format.records import JSON, Event
 from thence.journal import Journal
@@ -105,7 +113,8 @@ class JournalSession:
 
         It looks for this method; without it, it clears the session and adds items again.
         """
-        from agents.memory.session import _CompactionSnapshot
+        with importing("openai-agents", extra="agents-sdk"):
+            from agents.memory.session import _CompactionSnapshot
 
         line, items = await self._worker.run(self._items.latest, limit)
         expired = prune_prefix or (lambda _: False)

@@ -19,7 +19,15 @@ from typing import Any
 
 import msgspec
 
-from thence.bridge.sdk_records import fold, mark_of, plain, session_name, shown_in, unfold
+from thence.bridge.sdk_records import (
+    fold,
+    importing,
+    mark_of,
+    plain,
+    session_name,
+    shown_in,
+    unfold,
+)
 from thence.bridge.worker import Worker
 from thence.format import repair
 from thence.format.records import JSON, Event, count
@@ -133,7 +141,8 @@ class _Messages:
 
 
 def _dump(messages: Sequence[Any]) -> list[Message]:
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    with importing("pydantic-ai-slim", extra="pydantic-ai"):
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     dumped: list[Message] = plain(ModelMessagesTypeAdapter.dump_python(list(messages), mode="json"))
     return dumped
@@ -141,7 +150,8 @@ def _dump(messages: Sequence[Any]) -> list[Message]:
 
 def _validate(messages: Iterable[Message]) -> list[Any]:
     """Return the SDK's own messages; one that it does not know is left out."""
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    with importing("pydantic-ai-slim", extra="pydantic-ai"):
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
 
     try:
         models: list[Any] = ModelMessagesTypeAdapter.validate_python(list(messages))

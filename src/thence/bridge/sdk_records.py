@@ -10,12 +10,13 @@ nothing, never a wrong text; walks are iterative.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
-from thence.errors import ThenceError
+from thence.errors import MissingPackage, ThenceError
 from thence.format import codec
 from thence.format.records import JSON, Event
 from thence.journal.batches import MARK
@@ -29,6 +30,19 @@ _TEXT = "="
 
 class NotPlain(ThenceError, TypeError):
     """A record that JSON has no words for; a `TypeError` too, as the SDKs' own stores raise."""
+
+
+class MissingSdk(MissingPackage, ModuleNotFoundError):
+    """The SDK of a bridge is not installed; a `ModuleNotFoundError` too, as an import raises."""
+
+
+@contextmanager
+def importing(package: str, *, extra: str) -> Iterator[None]:
+    """Raise MissingSdk, with the command that installs the extra, where an import fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingSdk("this bridge", package, extra=extra) from error
 
 
 def session_name(bridge: str, scope: str, name: str) -> str:

