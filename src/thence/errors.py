@@ -7,7 +7,6 @@ what to do next. Foreign data never raises: a bad line is a `format.records.Skip
 from __future__ import annotations
 
 import errno
-import re
 import sys
 
 SKIPS = 3
@@ -112,7 +111,8 @@ def is_in_uv_cache(prefix: str = sys.prefix) -> bool:
 
     `uv cache prune` may delete it at any time.
     """
-    return re.search(r"/(archive|environments)-v\d+/", prefix.replace("\\", "/")) is not None
+    folders = prefix.replace("\\", "/").split("/")
+    return any(name.startswith(("archive-v", "environments-v")) for name in folders)
 
 
 def install_command(extra: str, prefix: str = sys.prefix, *, reinstall: bool = False) -> str:
