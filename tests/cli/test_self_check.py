@@ -100,6 +100,20 @@ def test_a_home_whose_sessions_cannot_be_read_fails(home: Path, run: Run) -> Non
     assert "newer thence" in problems[0]
 
 
+def test_a_store_elsewhere_is_left_alone(home: Path, run: Run, tmp_path: Path) -> None:
+    """The settings of the home name it; the check uses the copy all the same."""
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(home / "memory", elsewhere)
+    (home / "config.toml").write_text(
+        f'[session_memory]\nstore = "sqlite:///{elsewhere}/thence.db"\n', encoding="utf-8"
+    )
+    before = _files(elsewhere)
+    report = json.loads(run("self-check", "--home", str(home), "--json").stdout)
+
+    assert report["ok"]
+    assert before == _files(elsewhere)
+
+
 def test_a_folder_without_a_store_is_told(home: Path, run: Run, tmp_path: Path) -> None:
     """With what to name instead; nothing is made there."""
     shutil.rmtree(home / "memory")

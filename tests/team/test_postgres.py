@@ -534,6 +534,23 @@ def test_member_of_the_schema_before_searches_after_a_migration(
     )
 
 
+def test_member_with_a_newer_program_is_told_to_wait_for_the_owner(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """She may not migrate; that she is not admitted would be wrong."""
+    database = postgres.database()
+    role = f"{database}_eager"
+    postgres.sql(f"CREATE ROLE {role} LOGIN")
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
+        owner = opened(postgres, database, tenant="eager")
+        owner.admit(role)
+        owner.close()
+
+    with pytest.raises(BadConfig, match="is of an earlier thence"):
+        Postgres(postgres.url(database, role, tenant="eager", machine="here"))
+
+
 def test_program_of_the_schema_before_leaves_no_state_behind(postgres: Cluster) -> None:
     """It knows nothing of states: what it removes is gone, what it continues is rebuilt."""
     store = opened(postgres)

@@ -124,8 +124,8 @@ HELP_WIDTH = 80
 MODULES = {"import": "import_"}
 """Modules of commands whose names Python keeps for itself."""
 
-COMMANDS_WITHOUT_NOTES = ("brief", "mcp", "acp", "completion")
-"""Commands that programs start: a person would not read a note there."""
+COMMANDS_WITHOUT_NOTES = ("brief", "mcp", "acp", "completion", "self-check")
+"""Commands that programs start, where no person would read a note, and one that changes nothing."""
 
 
 def module_of(name: str) -> str:

@@ -30,8 +30,12 @@ MAX_SHOWN: Final = 5
 """Sessions of a home that are read whole, from each end of the list."""
 _MODULES: Final = {"google-re2": "re2", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
 """Modules of packages that have another name."""
-_LEFT: Final = ("*.lock", "serve.log", "*.tmp", "*-shm", "*-wal", "*-journal", "*.db")
-"""Not copied as they are: what belongs to a running process, and databases."""
+_LEFT: Final = (
+    *("config.toml", "*.lock", "serve.log", "*.tmp"),
+    *("*-shm", "*-wal", "*-journal", "*.db"),
+)
+"""Not copied as they are: settings, which may name a store elsewhere that must not be touched;
+what belongs to a running process; and databases."""
 
 
 class CheckResult(NamedTuple):
@@ -204,7 +208,9 @@ def _copy(home: Path, to: Path) -> None:
 
     store = home / "memory" / "thence.db"
     if not store.is_file():
-        raise NotReadable(f"{home} has no store", hint="name a home, such as ~/.thence")
+        raise NotReadable(
+            f"{home} has no store", hint="name a home that has one, such as ~/.thence"
+        )
     shutil.copytree(home, to, symlinks=True, ignore=shutil.ignore_patterns(*_LEFT))
     # Without a log beside it nobody writes, and nothing must be created there to read it.
     is_quiet = not store.with_name("thence.db-wal").exists()

@@ -33,7 +33,8 @@ MAX_UPGRADE_COPIES: Final = 2
 UPGRADE_COPY_DAYS: Final = 30
 """How long such a copy is there."""
 
-_NOT_COPIED: Final = frozenset({*TIER_1, "pending", "tables"})
+_NOT_COPIED: Final = frozenset({*TIER_1, "pending", "tables", "runs"})
+"""Tables that are empty in a copy; schemas before 9 had `runs`, the places of stored events."""
 
 
 def save(store: Path, to: Path) -> int:

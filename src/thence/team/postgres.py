@@ -137,9 +137,11 @@ class Postgres(SqlReads):
         self._lock = threading.Lock()
         self.blobs: BlobStore = Objects(PostgresBlobs(self))
         self.vectors: vectors.Vectors | None = None
+        is_there = False
         try:
             with self._translate_errors():
-                if must_exist and not is_migrated(self._db):
+                is_there = is_migrated(self._db)
+                if must_exist and not is_there:
                     raise SessionNotFound(
                         f"the database at {self.shown} has no store",
                         hint="check the address; nothing was created",
@@ -148,6 +150,11 @@ class Postgres(SqlReads):
         except ThenceError as error:
             self.close()
             if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                if is_there:
+                    raise BadConfig(
+                        f"the store at {self.shown} is of an earlier thence",
+                        hint="ask its owner to upgrade thence and to open it once",
+                    ) from error
                 why = first_line(error.__cause__)
                 raise BadConfig(
                     f"the store at {self.shown} has no tables for you: {why}",
