@@ -94,7 +94,7 @@ def dependencies(wheel: Path) -> dict[str, set[str]]:
 def package(name: str) -> Component:
     """Return the component of an installed distribution."""
     about = metadata.metadata(name)
-    component = {
+    component: Component = {
         "bom-ref": f"pkg:pypi/{name}@{about['Version']}",
         "type": "library",
         "name": name,

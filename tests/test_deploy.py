@@ -23,7 +23,7 @@ def enter(folder: Path, *arguments: str, store: str = STORE) -> subprocess.Compl
     program.chmod(0o755)
     env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "THENCE_HOST": "127.0.0.1"}
     env |= {"THENCE_HOME": f"{folder}/home"} | ({"THENCE_STORE": store} if store else {})
-    command = [ROOT / "deploy" / "entrypoint", *arguments]
+    command = [f"{ROOT}/deploy/entrypoint", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 

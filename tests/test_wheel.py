@@ -95,7 +95,8 @@ def test_wheel_and_sdist_hold_what_they_should_and_nothing_else(wheel: Path) -> 
         archive.writestr("tests/test_stray.py", "")
 
     def check(*paths: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, f"{ROOT}/scripts/dist_contents.py", source, *paths]
+        command = [sys.executable, f"{ROOT}/scripts/dist_contents.py"]
+        command += map(str, (source, *paths))
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (0, "complete\n") == (check(wheel, sdist).returncode, check(wheel, sdist).stdout)
