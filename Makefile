@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo team-demo docs test quick e2e conformance lint fix bench prove truth proof smoke dist constraints clean ready-run ready-dev
+.PHONY: help run demo team-demo docs test quick e2e conformance lint fix bench prove truth proof smoke dist image constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -73,6 +73,9 @@ smoke: ready-run ## install as a user does, without dev tools, and run the comma
 
 dist: ready-dev ## build sdist and wheel into dist/, twice, and check them
 	@scripts/dist
+
+image: ## build the container image thence, where a docker engine answers
+	@scripts/image
 
 constraints: ready-run ## renew constraints.txt from the registry
 	@scripts/constraints

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -108,6 +109,34 @@ def test_first_screen_says_what_it_is_and_the_two_commands() -> None:
     assert "your coding agents" in top
     assert "make run" in top
     assert "make test" in top
+
+
+def test_readme_says_how_to_install_and_remove_it() -> None:
+    """Each installer has its command on the first screen, with what is not true yet."""
+    readme = (ROOT / "README.md").read_text()
+    top = "\n".join(readme.split("\n")[:24])
+
+    for words in (
+        "uvx thence",
+        "pipx install thence",
+        "pip install thence",
+        "pipx install .",
+        "once 0.2.0 is published",
+        "untested",
+    ):
+        assert words in top, words
+    assert readme.index("`thence setup --remove`") < readme.index("`pipx uninstall thence`")
+
+
+def test_every_extra_for_users_is_in_the_getting_started_page() -> None:
+    """Those for our own tools, and old names of what is in the base install, are not."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours = {"dev", "bench", "prove", "conformance", "serve", "mcp"}
+    section = (ROOT / "docs" / "start.md").read_text().partition("| extra |")[2]
+    rows = re.findall(r"^\| (`.*?) \|", section.partition("\n\n")[0], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}
+
+    assert set(project["optional-dependencies"]) - ours == named
 
 
 def drawn() -> dict[str, list[str]]:

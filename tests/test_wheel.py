@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import sbom
 from tests import wheels
 from tests.agents.transcripts import write
 from tests.cli.desk import ALERTS, alerts
@@ -94,7 +95,8 @@ def test_wheel_and_sdist_hold_what_they_should_and_nothing_else(wheel: Path) -> 
         archive.writestr("tests/test_stray.py", "")
 
     def check(*paths: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, f"{ROOT}/scripts/dist_contents.py", source, *paths]
+        command = [sys.executable, f"{ROOT}/scripts/dist_contents.py"]
+        command += map(str, (source, *paths))
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (0, "complete\n") == (check(wheel, sdist).returncode, check(wheel, sdist).stdout)
@@ -114,6 +116,20 @@ def test_notices_name_the_owners_of_what_is_shipped(wheel: Path) -> None:
     assert owner in notices
     assert "Copyright (c) 2019 Zachary Rice" in notices
     assert prices.partition("Permission is hereby")[2].strip() in notices
+
+
+@pytest.mark.slow
+def test_the_bill_of_materials_has_packages_and_contained_parts(wheel: Path) -> None:
+    """What the base install needs, and what others made that is in the wheel; no tools of ours."""
+    bill = sbom.bill_of(wheel)
+    names = {component["name"]: component for component in bill["components"]}
+    needs = {entry["ref"]: entry["dependsOn"] for entry in bill["dependencies"]}
+
+    assert {"msgspec", "litestar", "htmx.org", "genai-prices", "gitleaks"} <= {*names}
+    assert not {"pytest", "duckdb", "thence"} & {*names}
+    assert metadata.version("genai-prices") == names["genai-prices"]["version"]
+    assert names["htmx.org"]["bom-ref"] in needs[f"pkg:pypi/thence@{__version__}"]
+    assert bill == sbom.bill_of(wheel)
 
 
 def _imported_by_us() -> set[str]:

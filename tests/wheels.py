@@ -7,17 +7,14 @@ import subprocess
 import sys
 import sysconfig
 import venv
-import zipfile
 from collections.abc import Iterable
-from email import message_from_bytes
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
+from scripts import sbom
 from thence import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,28 +58,9 @@ def make_environment(folder: Path, wheel: Path) -> None:
     venv.create(folder, symlinks=True, with_pip=False)
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = folder / "lib" / python / "site-packages"
-    for name in sorted(required(wheel)):
+    for name in filter(None, sbom.dependencies(wheel)):
         files = [file for file in metadata.files(name) or () if ".." not in file.parts]
         _link(files, Path(sysconfig.get_path("purelib")), packages)
-
-
-def required(wheel: Path) -> set[str]:
-    """Return the names of all distributions that a wheel needs here, those of no extra."""
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        declared = message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
-    seen: set[tuple[str, str]] = set()
-    due = [(line, "") for line in declared]
-    while due:
-        line, extra = due.pop()
-        requirement = Requirement(line)
-        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
-            continue
-        for more in {"", *requirement.extras}:
-            if (entry := (canonicalize_name(requirement.name), more)) not in seen:
-                seen.add(entry)
-                due += [(line, more) for line in metadata.requires(requirement.name) or ()]
-    return {name for name, _ in seen}
 
 
 def _link(files: Iterable[PurePath], source: Path, target: Path) -> None:

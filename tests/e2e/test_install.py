@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 import venv
 from pathlib import Path
 
@@ -46,30 +47,95 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def run(home: Path, *command: str | Path) -> str:
-    """Run a command in an empty home of a user, away from the checkout; it must go well."""
+def environment(home: Path) -> dict[str, str]:
+    """The variables of a user with an empty home."""
     names = ("PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_PROXY")
     env = {name: value for name, value in os.environ.items() if name.upper().startswith(names)}
     env |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "NO_COLOR": "1"}
-    env |= {"UV_SYSTEM_CERTS": "1"}  # the registry may be reached through a mirror of the company
-    done = subprocess.run(
-        command, cwd=home, env=env, capture_output=True, text=True, check=False, timeout=600
-    )
+    # The registry may be reached through a mirror of the company.
+    return env | {"UV_SYSTEM_CERTS": "1"}
+
+
+def run(home: Path, *command: str | Path, stdin: str = "") -> str:
+    """Run a command in an empty home of a user, away from the checkout; it must go well."""
+    done = attempt(home, *command, stdin=stdin)
     assert 0 == done.returncode, done.stderr
     return done.stdout
 
 
-def test_uvx_runs_the_wheel(wheel: Path, tools: Path, tmp_path: Path) -> None:
-    """Nothing is installed before: the version, a demo, a dry run of setup, a missing extra."""
+def attempt(home: Path, *command: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command that may fail."""
+    return subprocess.run(
+        command,
+        cwd=home,
+        env=environment(home),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.fixture
+def uvx(wheel: Path, tools: Path, tmp_path: Path) -> list[str | Path]:
+    """The command that runs the wheel without installing it, as `uvx thence` does."""
     (tmp_path / ".claude").mkdir()
     uv: list[str | Path] = [tools / "uv", "tool", "run", "--quiet", "--python", sys.executable]
-    thence = [*uv, "--from", wheel, "thence"]
-    folder = run(tmp_path, *uv, "--with", wheel, "python", "-c", "import thence as t; print(t)")
+    return [*uv, "--from", wheel, "thence"]
 
-    assert __version__ in run(tmp_path, *thence, "--version")
-    assert "sessions" in run(tmp_path, *thence, "demo")
-    assert "nudge claude" in run(tmp_path, *thence, "setup", "--dry-run")
-    assert str(ROOT) not in folder
+
+def test_uvx_runs_the_wheel(uvx: list[str | Path], tmp_path: Path) -> None:
+    """Nothing is installed before: the version, a demo, a dry run of setup, MCP."""
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    params["clientInfo"] = {"name": "test", "version": "1"}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    checked = run(tmp_path, *uvx, "self-check")
+
+    assert str(ROOT) not in checked
+    assert __version__ in run(tmp_path, *uvx, "--version")
+    assert "sessions" in run(tmp_path, *uvx, "demo")
+    assert "nudge claude" in run(tmp_path, *uvx, "setup", "--dry-run")
+    assert '"serverInfo"' in run(tmp_path, *uvx, "mcp", stdin=json.dumps(request) + "\n")
+
+
+def test_uvx_serves_the_viewer(uvx: list[str | Path], tmp_path: Path) -> None:
+    """The link signs a client in; the server ends when it is told to."""
+    server = subprocess.Popen(
+        [*uvx, "serve", "--no-open", "--port", "0", "--token", "--json"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    try:
+        there = json.loads(server.stdout.readline())
+        address = f"http://127.0.0.1:{there['port']}/api/sessions"
+        headers = {"Authorization": f"Bearer {there['token']}"}
+        request = urllib.request.Request(address, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            listed = json.load(answer)
+    finally:
+        server.terminate()  # uv hands it on
+        server.stdout.close()
+        server.wait(60)
+
+    assert "sessions" in listed
+
+
+def test_uvx_says_how_to_get_what_it_lacks(uvx: list[str | Path], tmp_path: Path) -> None:
+    """An extra is named for uvx; hooks need an installed thence, and nothing is set up."""
+    lacks = attempt(
+        tmp_path, *uvx, "serve", "--no-open", "--port", "0", "--store", "postgresql://db/agents"
+    )
+    setup = attempt(tmp_path, *uvx, "setup", "--yes")
+
+    assert "needs the package psycopg, which is not installed" in lacks.stderr
+    assert "uvx --from 'thence[postgres]' thence …" in lacks.stderr
+    assert "thence runs from uv's cache here" in setup.stderr
+    assert [] == [*(tmp_path / ".claude").iterdir()]
+    assert (2, 2) == (lacks.returncode, setup.returncode)
 
 
 def test_pipx_installs_the_wheel_and_hooks_name_its_environment(
