@@ -259,7 +259,7 @@ def systemd(machine: Machine) -> None:
     machine.write_session()
     machine.program("systemctl", "exit 0")
     machine.thence("schedule", "install", "--by", "systemd", "--yes")
-    unit = machine.user / ".config/systemd/user/thence-sweep.service"
+    (unit,) = (machine.user / ".config/systemd/user").glob("thence-sweep*.service")
     (line,) = (entry for entry in unit.read_text().splitlines() if entry.startswith("ExecStart="))
     machine.run(shlex.split(line.removeprefix("ExecStart=")))
 
