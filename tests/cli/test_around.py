@@ -113,7 +113,8 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
     assert not units.exists()
 
     shown = run("schedule", "install", "--yes", "--every", "weekly").stdout
-    service = (units / "thence-sweep.service").read_text()
+    name = f"thence-sweep{scheduling.home_suffix()}"
+    service = (units / f"{name}.service").read_text()
 
     assert "+OnCalendar=weekly" in shown
     assert f'Environment="THENCE_HOME={tools}/home with 100%% room"' in service
@@ -130,8 +131,8 @@ def test_a_timer_is_shown_written_and_taken_away(tools: Path, run: Run) -> None:
     calls = (tools / "told").read_text().splitlines()
 
     assert [] == list(units.iterdir())
-    assert "--user enable --now thence-sweep.timer" in calls
-    assert ["--user disable --now thence-sweep.timer", "--user daemon-reload"] == calls[-2:]
+    assert f"--user enable --now {name}.timer" in calls
+    assert [f"--user disable --now {name}.timer", "--user daemon-reload"] == calls[-2:]
     assert "no import is scheduled" in run("schedule", "status").stdout
 
 
@@ -147,11 +148,61 @@ def test_a_line_of_cron_leaves_the_others_alone(tools: Path, run: Run, before: s
 
     assert before.splitlines() == lines[:-1]
     assert lines[-1].startswith(f"@daily cd / && THENCE_HOME='{tools}/home with 100\\% room' ")
-    assert lines[-1].endswith(f">/dev/null 2>&1 {scheduling.MARK}")
+    assert lines[-1].endswith(f">/dev/null 2>&1 {scheduling.MARK}{scheduling.home_suffix()}")
 
     run("schedule", "uninstall", "--yes")
 
     assert before.splitlines() == (table.read_text().splitlines() if table.exists() else [])
+
+
+@pytest.mark.parametrize("by", ["systemd", "cron"])
+def test_each_home_has_a_timer_of_its_own(
+    tools: Path, run: Run, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """The default home has plain names; the timer of another one comes and goes beside it."""
+    other = os.environ["THENCE_HOME"]
+    run("schedule", "install", "--by", by, "--yes")
+    monkeypatch.delenv("THENCE_HOME")
+
+    assert [] == scheduling.active_means()
+
+    run("schedule", "install", "--by", by, "--yes")
+    plain = _timers(tools)
+    monkeypatch.setenv("THENCE_HOME", other)
+
+    assert 2 == len(plain)
+    assert {"thence-sweep.timer", f"{scheduling.MARK}\n"} & set(plain)
+
+    run("schedule", "uninstall", "--yes")
+
+    assert 1 == len(_timers(tools))
+    monkeypatch.delenv("THENCE_HOME")
+    assert [by] == [way.name for way in scheduling.active_means()]
+
+
+def _timers(tools: Path) -> list[str]:
+    """Return the names of the timers and the marks in the table of cron."""
+    table = tools / "table"
+    lines = table.read_text().splitlines() if table.exists() else []
+    units = (tools / ".config/systemd/user").glob("*.timer")
+    return [*(path.name for path in units), *(f"# {line.rpartition('# ')[2]}\n" for line in lines)]
+
+
+@pytest.mark.parametrize("by", ["systemd", "cron"])
+def test_a_timer_with_a_plain_name_stays_that_of_its_home(
+    tools: Path, run: Run, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Earlier versions gave every home the plain names: no second timer comes, and it goes."""
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduling, "home_suffix", lambda: "")
+        run("schedule", "install", "--by", by, "--yes")
+    run("schedule", "install", "--by", by, "--yes")
+
+    assert 1 == len(_timers(tools))
+
+    run("schedule", "uninstall", "--yes")
+
+    assert [] == _timers(tools)
 
 
 def test_neither_is_said(tools: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,7 +259,7 @@ def systemd(machine: Machine) -> None:
     machine.write_session()
     machine.program("systemctl", "exit 0")
     machine.thence("schedule", "install", "--by", "systemd", "--yes")
-    unit = machine.user / ".config/systemd/user/thence-sweep.service"
+    (unit,) = (machine.user / ".config/systemd/user").glob("thence-sweep*.service")
     (line,) = (entry for entry in unit.read_text().splitlines() if entry.startswith("ExecStart="))
     machine.run(shlex.split(line.removeprefix("ExecStart=")))
 
@@ -385,6 +385,21 @@ def background(machine: Machine) -> None:
     assert "stopped\n" == machine.thence("serve", "--stop")
 
 
+def upgrade(machine: Machine) -> None:
+    """The viewer in the background, which starts again by the launcher after an upgrade."""
+    machine.thence("serve", "--background", "--port", "0", "--no-open")
+    home = machine.user / ".thence"
+    with (home / "bin/thence").open("a") as launcher:
+        launcher.write("# upgraded\n")
+    end = time.monotonic() + PATIENCE_S
+    while "upgraded" not in (home / "serve.log").read_text() and time.monotonic() < end:
+        time.sleep(0.1)
+    while not (home / "serve.lock").read_bytes() and time.monotonic() < end:
+        time.sleep(0.1)
+
+    assert "stopped\n" == machine.thence("serve", "--stop")
+
+
 def crash_suite(machine: Machine) -> None:
     """The writer that the crash suite kills."""
     script = JournalSubject().write_script(machine.user / "journal")
@@ -453,6 +468,7 @@ STARTS: dict[str, list[Trial]] = {
     "bridge/handoff.py subprocess": [hand_over],
     "bridge/sync_places.py subprocess": [git_remote],
     "bridge/sync_ssh.py subprocess": [ssh_folder],
+    "cli/background.py os.execv": [upgrade],
     "cli/background.py subprocess": [background],
     "cli/demo.py processes": [demo],
     "cli/exec.py subprocess": [run_agent],
@@ -481,6 +497,7 @@ LEFT_TO_PROVE: dict[Trial, str] = {
     hook: "the one with a hostile environment does the same and more",
     systemd: "cron is given the same command line",
     self_check: "what it starts are commands, which another trial runs",
+    upgrade: "it is given the command line with which the viewer was started",
 }
 """Trials that only `make prove` runs, with the reason."""
 

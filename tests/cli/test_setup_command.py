@@ -230,7 +230,8 @@ def test_the_service_is_a_unit_that_starts_the_launcher(desk: Desk, tmp_path: Pa
     text = unit.read_text()
 
     assert f'ExecStart="{desk.home}/bin/thence" "serve" "--service" "--no-open"\n' in text
-    assert "Restart=on-failure\n" in text
+    assert "Restart=on-failure\nRestartSec=30\n" in text
+    assert "StartLimitIntervalSec=0\n" in text
     assert "WantedBy=default.target\n" in text
     assert "--user enable --now thence-serve.service" in (tmp_path / "told").read_text()
     if checker := shutil.which("systemd-analyze", path="/usr/bin:/bin"):
@@ -252,6 +253,121 @@ def test_the_agent_of_launchd_starts_the_launcher(desk: Desk) -> None:
         made["ProgramArguments"]
     )
     assert edit.path == desk.user / "Library/LaunchAgents/local.thence.serve.plist"
+
+
+@pytest.fixture
+def mac(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A machine with launchd, which notes what it is told and has nothing loaded."""
+    tool = tmp_path / "tools" / "launchctl"
+    tool.write_text(f'#!/bin/sh\necho "$1 $2" >> {tmp_path}/told\n[ "$1" != bootout ]\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr("sys.platform", "darwin")
+    return desk
+
+
+def test_launchd_runs_the_viewer_and_the_daily_import(mac: Desk, tmp_path: Path) -> None:
+    """An older one is unloaded before a new one is loaded; the user is told it is untested."""
+    shown = mac.run("setup", "--yes", "--service").out
+    folder, domain = mac.user / "Library/LaunchAgents", f"gui/{os.getuid()}"
+    sweep = plistlib.loads((folder / "local.thence.sweep.plist").read_bytes())
+    calls = (tmp_path / "told").read_text().splitlines()
+
+    assert 2 == shown.count("by launchd (not tested on macOS)")
+    assert {"Hour": 12, "Minute": 0} == sweep["StartCalendarInterval"]
+    assert [
+        f"bootout {domain}/local.thence.sweep",
+        f"bootstrap {domain}",
+        f"bootout {domain}/local.thence.serve",
+        f"bootstrap {domain}",
+    ] == calls
+
+    mac.run("setup", "--remove", "--yes")
+
+    assert [] == list(folder.iterdir())
+    assert FILES == files(mac)
+
+
+def test_each_home_has_a_service_of_its_own(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second home does not overwrite the unit of the first, and removes its own."""
+    desk.run("setup", "--yes", "--service")
+    units = desk.user / ".config/systemd/user"
+    first = {path.name: path.read_bytes() for path in units.iterdir()}
+    monkeypatch.setenv("THENCE_HOME", str(tmp_path / "other"))
+
+    assert [] == services.active_services()
+
+    desk.run("setup", "--yes", "--service")
+    suffix = services.SystemdService().unit.removeprefix("thence-serve")
+
+    assert {
+        *first,
+        f"thence-serve{suffix}.service",
+        f"thence-sweep{suffix}.service",
+        f"thence-sweep{suffix}.timer",
+    } == {path.name for path in units.iterdir()}
+    assert services.Launchd().label == f"local.thence.serve{suffix}"
+    assert 9 == len(suffix)
+
+    desk.run("setup", "--remove", "--yes")
+
+    assert first == {path.name: path.read_bytes() for path in units.iterdir()}
+
+
+STOPPED_UNITS = {
+    "disabled": (
+        "thence-serve.service",
+        "UnitFileState=disabled ActiveState=active",
+        ("thence-serve.service is disabled", "systemctl --user enable --now thence-serve.service"),
+    ),
+    "stopped": (
+        "thence-sweep.timer",
+        "UnitFileState=enabled ActiveState=inactive",
+        ("thence-sweep.timer is stopped", "systemctl --user enable --now thence-sweep.timer"),
+    ),
+    "failed": (
+        "thence-sweep.service",
+        "UnitFileState=static ActiveState=failed",
+        (
+            "thence-sweep.service failed; see journalctl --user -u thence-sweep.service -n 5",
+            "systemctl --user restart thence-sweep.service",
+        ),
+    ),
+    "retried": (
+        "thence-serve.service",
+        "UnitFileState=enabled ActiveState=activating SubState=auto-restart",
+        (
+            "thence-serve.service could not start; systemd tries again",
+            "journalctl --user -u thence-serve.service -n 5",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STOPPED_UNITS)
+def test_doctor_says_which_unit_does_not_run(desk: Desk, tmp_path: Path, case: str) -> None:
+    """With what starts it; a unit that nobody can be asked about is not called stopped."""
+    unit, state, expected = STOPPED_UNITS[case]
+    desk.run("setup", "--yes", "--service")
+
+    assert "ok" == setup_findings(desk)[0][0]
+
+    (tmp_path / "tools" / "systemctl").write_text(
+        f'#!/bin/sh\ncase "$*" in *show*{unit}) printf "%s\\n" {state};;'
+        " *show*) echo ActiveState=active;; esac\n"
+    )
+    findings = desk.run("doctor", "--json").json["findings"]
+
+    assert [("warning", *expected)] == [
+        (finding["level"], finding["words"], finding["fix"])
+        for finding in findings
+        if finding["topic"] == "setup"
+    ]
+
+    (tmp_path / "tools" / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+
+    assert "ok" == setup_findings(desk)[0][0]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"installed": {"hooks": [7], "x": 1}}'])

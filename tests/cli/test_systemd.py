@@ -52,6 +52,33 @@ echo "stored $(stored)"
 ask start thence-sweep.service
 echo "sweep $(ask show -p Result --value thence-sweep.service)"
 "$THENCE" doctor --json | grep -q 'as thence setup left them' && echo "doctor agrees"
+
+lock="$HOME/.thence/serve.lock"
+pid() { ask show -p MainPID --value thence-serve; }
+doctor_says() { "$THENCE" doctor --json | grep -q "$1" && echo "doctor says $1"; }
+first=$(pid)
+sed -i 's/from thence.__main__/import thence; thence.__version__ = "9.9.9"; &/' "$LAUNCHER"
+wait_for 'grep -q 9.9.9 "$lock"'
+doctor_says 'systemctl --user restart thence-serve'  # any command writes the launcher anew
+wait_for '[ -s "$lock" ] && ! grep -q 9.9.9 "$lock"'
+echo "upgraded twice: $(ask is-active thence-serve), $([ "$first" = "$(pid)" ] && echo same pid)"
+
+mkdir "$UNITS/thence-serve.service.d"
+printf '[Service]\nRestartSec=100ms\n' >"$UNITS/thence-serve.service.d/quick.conf"
+ask daemon-reload
+ask stop thence-serve
+doctor_says 'thence-serve.service is stopped'
+"$THENCE" serve --no-open --json >"$HOME/foreground" &
+wait_for '[ -s "$HOME/foreground" ]'
+ask start thence-serve
+wait_for '[ "$(ask show -p NRestarts --value thence-serve)" -gt 1 ]'
+kill $!
+wait_for '! flock -n -s "$lock" true'
+echo "took over: $(ask is-active thence-serve)"
+rm -r "$UNITS/thence-serve.service.d"
+ask disable thence-sweep.timer
+doctor_says 'thence-sweep.timer is disabled'
+
 wait_for '[ "$(memory_kb)" -lt "$MAX_MEMORY_KB" ]'
 "$THENCE" setup --remove --yes >/dev/null || echo "removal failed: $?"
 echo "after $(ask is-active thence-serve) $(ask is-active thence-sweep.timer)"
@@ -62,7 +89,10 @@ find "$HOME/.config" -name 'thence*' -printf 'left %p'
 @pytest.mark.slow
 @pytest.mark.skipif(not IS_POSSIBLE, reason="needs systemd, ip, and root to give it namespaces")
 def test_service_and_timer_run_under_a_real_systemd(tmp_path: Path) -> None:
-    """What is written while the viewer runs is stored by it; it stays small; all of it goes."""
+    """What is written while the viewer runs is stored by it; it stays small; all of it goes.
+
+    It goes on with the new program after an upgrade, and takes over from another viewer.
+    """
     home, later = tmp_path / "home", tmp_path / "home" / "later"
     first, second = (logs.script(number, 3) for number in (1, 2))
     logs.write(home / ".claude", first)
@@ -73,6 +103,8 @@ def test_service_and_timer_run_under_a_real_systemd(tmp_path: Path) -> None:
         "SHELL": "/bin/bash",
         "XDG_RUNTIME_DIR": "/run/user/0",
         "LOGS": str(logs.path(home / ".claude", first).parent),
+        "LAUNCHER": str(home / ".thence/bin/thence"),
+        "UNITS": str(home / ".config/systemd/user"),
         "SYSTEMD": str(SYSTEMD),
         "THENCE": str(THENCE),
         "MAX_MEMORY_KB": str(MAX_MEMORY_KB),
@@ -84,7 +116,7 @@ def test_service_and_timer_run_under_a_real_systemd(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
 
     assert [
@@ -93,6 +125,11 @@ def test_service_and_timer_run_under_a_real_systemd(tmp_path: Path) -> None:
         "stored 2",
         "sweep success",
         "doctor agrees",
+        "doctor says systemctl --user restart thence-serve",
+        "upgraded twice: active, same pid",
+        "doctor says thence-serve.service is stopped",
+        "took over: active",
+        "doctor says thence-sweep.timer is disabled",
         "after inactive inactive",
     ] == ran.stdout.splitlines(), ran
 

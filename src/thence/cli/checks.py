@@ -374,9 +374,8 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
 
 
 def setup_parts(home: Path) -> Iterator[Finding]:
-    """Tell whether what setup installed is there, and whether the viewer's program is this one."""
-    from thence import __version__
-    from thence.cli import background, launcher, setup_parts
+    """Tell whether what setup installed is there and runs."""
+    from thence.cli import launcher, scheduling, services, setup_parts
 
     recorded = setup_parts.read_record(home)
     known = {part.name: part for part in setup_parts.PARTS}
@@ -388,16 +387,31 @@ def setup_parts(home: Path) -> Iterator[Finding]:
                 words = f"{name} of {owner} {problem}"
                 details: dict[str, JSON] = {"part": name, "whose": owner}
                 yield Finding("setup", "warning", clean(words), "thence setup", details)
+    for way in (*scheduling.active_means(), *services.active_services()):
+        if stopped := way.problem():
+            wrong += 1
+            yield Finding("setup", "warning", clean(stopped.words), stopped.fix)
     missed = home / launcher.MISSED
     if missed.exists():
         gone = missed.read_text("utf-8", "replace").strip()
         yield Finding("setup", "warning", clean(f"hooks could not run: {gone} is gone"), "thence")
     elif recorded and not wrong:
         yield Finding("setup", "ok", f"{', '.join(recorded)}: as thence setup left them")
+
+
+def viewer(home: Path) -> Iterator[Finding]:
+    """Tell whether the viewer in the background runs this version."""
+    from shlex import join
+
+    from thence import __version__
+    from thence.cli import background, services
+
     server = background.find_running(home)
     if server is not None and server.version != __version__:
         words = f"the viewer runs version {server.version}, this is {__version__}"
-        yield Finding("viewer", "warning", clean(words), "thence serve --background")
+        restart = services.restart_command(server.pid)
+        fix = join(restart) if restart else "thence serve --background"
+        yield Finding("viewer", "warning", clean(words), fix)
     elif server is not None:
         yield Finding("viewer", "ok", f"runs in the background on port {server.port}")
 
@@ -430,11 +444,12 @@ def cadence(store: Store | None) -> Iterator[Finding]:
     if days is None:  # hooks start the sweeps, and are looked at with the hooks
         return
     details: dict[str, JSON] = {"cadence": often}
-    timers = [(way.name, way.where() or "") for way in scheduling.active_means()]
+    timers = scheduling.active_means()
+    for way in timers[:1]:
+        if way.problem() is None:  # else it is told with the setup
+            more = clean(way.where() or "")
+            yield Finding("cadence", "ok", f"{often}, by {way.name}", None, details, more)
     if timers:
-        yield Finding(
-            "cadence", "ok", f"{often}, by {timers[0][0]}", None, details, clean(timers[0][1])
-        )
         return
     known = store.known().sessions.values() if store is not None else ()
     last = max((session.ingested or 0 for session in known), default=0) / 1000
@@ -551,6 +566,7 @@ def run_all(*, deep: bool) -> list[Finding]:
             ("clock", lambda: clock(store)),
             ("hooks", lambda: hooks(store, known)),
             ("setup", lambda: setup_parts(home)),
+            ("viewer", lambda: viewer(home)),
             ("cadence", lambda: cadence(store)),
             ("journals", lambda: journals(store)),
             ("layout", lambda: other_layouts(known)),

@@ -1,25 +1,31 @@
-"""A sweep every day, by the machine's own means: a systemd user timer, or a line for cron.
+"""A sweep every day, by the machine's own means: a systemd timer, launchd, or a line for cron.
 
-What is ours is known by its names and by a mark at the end of a line; everything else stays.
+What is ours is known by its names and by a mark at the end of a line; everything else stays. Each
+home has its own: the default one has plain names, another one names with a hash of its path.
+Launchd's files are made by its documentation; they are untested.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import plistlib
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from thence import config
 from thence.agents.profiles import folder_variables
 from thence.cli import launcher
-from thence.cli.file_changes import Edit, EditRefused, carry_out
+from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out
 
 Every = Literal["hourly", "daily", "weekly"]
 NAME: Final = "thence-sweep"
+LABEL: Final = "local.thence.sweep"
 MARK: Final = "# thence sweep"
 PASSED_ON: Final = ("THENCE_HOME", "THENCE_STORE")
 """Variables that a sweep needs and a timer does not have, besides those of agents."""
@@ -37,10 +43,20 @@ class SchedulePlan(NamedTuple):
         return any(edit.changes for edit in self.edits)
 
 
+class UnitProblem(NamedTuple):
+    """What is wrong with something that the machine is to start, and what to type."""
+
+    words: str
+    fix: str
+
+
 class Way(Protocol):
     """One way to have the machine start a program."""
 
     name: str
+
+    def problem(self) -> UnitProblem | None:
+        """Return why it does not run; None where it does, or where nobody can be asked."""
 
     def uninstall(self) -> SchedulePlan:
         """Plan how it goes."""
@@ -61,6 +77,8 @@ class Means(Way, Protocol):
 
 def means(name: str | None = None) -> Means:
     """Return how this machine runs things again and again; by name, that one."""
+    if name is None and sys.platform == "darwin":
+        return LaunchdTimer()
     ways: list[Means] = []
     if name != "cron" and (name == "systemd" or has_systemd()):
         ways.append(SystemdTimer())
@@ -76,10 +94,18 @@ def means(name: str | None = None) -> Means:
 
 def active_means() -> list[Means]:
     """Return the ways in which a sweep is scheduled now."""
-    ways: list[Means] = [SystemdTimer()]
+    ways: list[Means] = [SystemdTimer(), LaunchdTimer()]
     if shutil.which("crontab"):
         ways.append(Cron())
     return [way for way in ways if way.where() is not None]
+
+
+def home_suffix() -> str:
+    """Return what the names of this home end with: nothing for the default one."""
+    home = config.home().resolve()
+    if home == (Path.home() / ".thence").resolve():
+        return ""
+    return f"-{hashlib.sha256(os.fsencode(home)).hexdigest()[:8]}"
 
 
 def has_systemd() -> bool:
@@ -94,6 +120,14 @@ def _run(words: list[str], stdin: str | None = None) -> subprocess.CompletedProc
     return subprocess.run(  # noqa: S603 - systemctl and crontab, with our own words
         words, check=False, capture_output=True, text=True, input=stdin, timeout=30, cwd="/"
     )
+
+
+def output_of(words: list[str]) -> str:
+    """Return what a command prints; nothing where it fails or is not installed."""
+    if not shutil.which(words[0]):
+        return ""
+    done = _run(words)
+    return "" if done.returncode else done.stdout
 
 
 def _program() -> list[str]:
@@ -125,15 +159,22 @@ class SystemdTimer:
     """A timer of this user."""
 
     name = "systemd"
-    unit = NAME
-    started = f"{NAME}.timer"
-    """The unit that is started."""
+    plain_name = NAME
     kinds: tuple[str, ...] = ("service", "timer")
+    """The files of it; the last one is the unit that is started."""
 
     def __init__(self) -> None:
         config_home = os.environ.get("XDG_CONFIG_HOME")
         base = Path(config_home) if config_home else Path.home() / ".config"
         self._folder = base / "systemd" / "user"
+        self.unit = self.plain_name if self._is_plain() else f"{self.plain_name}{home_suffix()}"
+        self.started = f"{self.unit}.{self.kinds[-1]}"
+
+    def _is_plain(self) -> bool:
+        """Whether the unit without a suffix is of this home: earlier versions knew no suffix."""
+        path = self._folder / f"{self.plain_name}.service"
+        variable = quote_word(f"THENCE_HOME={config.home()}").encode()
+        return path.is_file() and variable in path.read_bytes()
 
     def install(self, every: Every) -> SchedulePlan:
         """Plan the two units."""
@@ -190,11 +231,113 @@ class SystemdTimer:
         path = self._folder / self.started
         return str(path) if path.exists() else None
 
+    def problem(self) -> UnitProblem | None:
+        """Return what systemd says is wrong with the units."""
+        state = self.properties(self.started)
+        start = f"systemctl --user enable --now {self.started}"
+        if state.get("UnitFileState") == "disabled":
+            return UnitProblem(f"{self.started} is disabled", start)
+        if state.get("ActiveState") == "inactive":
+            return UnitProblem(f"{self.started} is stopped", start)
+        problems = (self._failure(f"{self.unit}.{kind}") for kind in self.kinds)
+        return next((problem for problem in problems if problem), None)
+
+    def _failure(self, unit: str) -> UnitProblem | None:
+        state = self.properties(unit)
+        logs = f"journalctl --user -u {unit} -n 5"
+        if state.get("SubState") == "auto-restart":
+            return UnitProblem(f"{unit} could not start; systemd tries again", logs)
+        if state.get("ActiveState") == "failed":
+            return UnitProblem(f"{unit} failed; see {logs}", f"systemctl --user restart {unit}")
+        return None
+
+    def properties(self, unit: str) -> dict[str, str]:
+        """Return what systemd knows of a unit; nothing where it cannot be asked."""
+        names = "ActiveState,SubState,UnitFileState,MainPID"
+        lines = output_of(["systemctl", "--user", "show", "-p", names, unit]).splitlines()
+        return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
 
 def quote_word(word: str) -> str:
     """Quote a word the way unit files want it."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
+
+
+class LaunchdAgent:
+    """A program that launchd starts for this user."""
+
+    name = "launchd"
+    plain_label: str
+
+    def __init__(self) -> None:
+        self.label = f"{self.plain_label}{home_suffix()}"
+        self._path = Path.home() / "Library" / "LaunchAgents" / f"{self.label}.plist"
+        self._domain = f"gui/{os.getuid()}"
+
+    def plan_start(self, program: list[str], settings: Mapping[str, Any]) -> SchedulePlan:
+        """Plan the file, and to load it: launchd refuses one that is loaded already."""
+        agent = {
+            "Label": self.label,
+            "ProgramArguments": program,
+            "EnvironmentVariables": dict(variables()),
+            "ProcessType": "Background",
+            "WorkingDirectory": "/",
+            **settings,
+        }
+        load = ["launchctl", "bootstrap", self._domain, str(self._path)]
+        return SchedulePlan([self._edit(plistlib.dumps(agent))], [self._unload, load])
+
+    def uninstall(self) -> SchedulePlan:
+        """Plan to remove it."""
+        return SchedulePlan([self._edit(None)], [self._unload])
+
+    @property
+    def target(self) -> str:
+        """The name by which launchd is asked about it."""
+        return f"{self._domain}/{self.label}"
+
+    @property
+    def _unload(self) -> list[str]:
+        return ["launchctl", "bootout", self.target]
+
+    def _edit(self, body: bytes | None) -> Edit:
+        return Edit(self._path, body_of(self._path), body)
+
+    def carry_out(self, plan: SchedulePlan) -> None:
+        """Unload what is there, write or remove the file, and load it."""
+        (edit,) = plan.edits
+        unload, *load = plan.commands
+        run_all([unload], must=False)  # fails where nothing is loaded
+        if load:
+            launcher.ensure(config.home())
+        if edit.changes:
+            carry_out(edit)
+        run_all(load, must=True)
+
+    def where(self) -> str | None:
+        """Return the file."""
+        return str(self._path) if self._path.exists() else None
+
+    def problem(self) -> UnitProblem | None:
+        """Return nothing: launchd is not asked."""
+        return None
+
+
+class LaunchdTimer(LaunchdAgent):
+    """A sweep that launchd starts; one that was missed during sleep comes after it."""
+
+    plain_label = LABEL
+
+    def install(self, every: Every) -> SchedulePlan:
+        """Plan the file."""
+        times = {
+            "hourly": {"Minute": 0},
+            "daily": {"Hour": 12, "Minute": 0},
+            "weekly": {"Weekday": 1, "Hour": 12, "Minute": 0},
+        }
+        settings = {"StartCalendarInterval": times[every], "LowPriorityIO": True}
+        return self.plan_start(_program(), settings)
 
 
 class Cron:
@@ -207,7 +350,7 @@ class Cron:
         env = "".join(f"{name}={shlex.quote(value)} " for name, value in variables())
         # A percent sign ends the command of a line.
         run = f"cd / && {env}{shlex.join(_program())}".replace("%", "\\%")
-        line = f"@{every} {run} >/dev/null 2>&1 {MARK}\n"
+        line = f"@{every} {run} >/dev/null 2>&1 {MARK}{home_suffix()}\n"
         return SchedulePlan([self._edit(line)], [["crontab", "-"]])
 
     def uninstall(self) -> SchedulePlan:
@@ -216,12 +359,16 @@ class Cron:
 
     def _edit(self, line: str) -> Edit:
         before = self._table()
-        lines = [
-            entry for entry in before.splitlines(keepends=True) if not entry.rstrip().endswith(MARK)
-        ]
-        rest = "".join(lines)
+        lines = before.splitlines(keepends=True)
+        rest = "".join(entry for entry in lines if not self._is_ours(entry))
         gap = "\n" if line and rest and not rest.endswith("\n") else ""
         return Edit(Path("crontab"), before.encode(), f"{rest}{gap}{line}".encode())
+
+    def _is_ours(self, entry: str) -> bool:
+        """Whether a line is of this home; earlier versions marked those of all homes alike."""
+        variable = f"THENCE_HOME={shlex.quote(str(config.home()))} ".replace("%", "\\%")
+        marks = (f"{MARK}{home_suffix()}", *([MARK] if variable in entry else []))
+        return entry.rstrip().endswith(marks)
 
     def _table(self) -> str:
         done = _run(["crontab", "-l"])
@@ -240,5 +387,8 @@ class Cron:
 
     def where(self) -> str | None:
         """Return our line of the table."""
-        lines = self._table().splitlines()
-        return next((line for line in lines if line.rstrip().endswith(MARK)), None)
+        return next((line for line in self._table().splitlines() if self._is_ours(line)), None)
+
+    def problem(self) -> UnitProblem | None:
+        """Return nothing: cron says nothing of its lines."""
+        return None

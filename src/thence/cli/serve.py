@@ -15,14 +15,18 @@ import click
 from thence import config
 from thence.cli import background as background_server
 from thence.cli import options, viewer, wiring
-from thence.cli.background import claim
 from thence.cli.columns import tell, tilde
 from thence.cli.home_sweep import ServerSweep
 from thence.cli.terminal import clean
 from thence.errors import BadConfig
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from thence.memory.store import Store
+    from thence.serve.app import Server
     from thence.serve.auth import AuthMiddleware
     from thence.serve.context import AppContext
 
@@ -74,7 +78,7 @@ def command(
         return _stop(json=json)
     if background:
         return _start(host, port, json=json, opens=not no_open)
-    from thence.serve import app, auth, sign_in
+    from thence.serve import auth, sign_in
 
     _check(host, token=token, loopback=auth.is_loopback(host))
     home = wiring.home()
@@ -86,6 +90,11 @@ def command(
         there = auth.AuthMiddleware(host, port, key=key)
         if not viewer.is_ours(there):
             raise
+        if service:  # whoever started it tries again later
+            raise background_server.NotStarted(
+                f"another viewer of this home runs on port {port}",
+                hint="the service starts when that one has ended",
+            ) from None
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
     guard = auth.AuthMiddleware(
         host,
@@ -95,10 +104,10 @@ def command(
         home=home,
     )
     ticket = guard.ticket()
+    if service:
+        return _serve_in_background(guard, listener, ticket, team)
 
-    def announce() -> None:
-        if service:  # nobody reads it, and a link that signs in is not for a log
-            return
+    def announce(_server: Server) -> None:
         link = guard.url(ticket, page)
         _say(guard, link, token=token, json=json, loopback=auth.is_loopback(host))
         if is_read_only and team is None:
@@ -111,18 +120,54 @@ def command(
                 target=viewer.open_browser, args=(guard, ticket, page), daemon=True
             ).start()
 
-    sign_in.remove_leftovers(home)
+    _serve(guard, listener, ticket, team, announce)
+    return 0
+
+
+def _serve(
+    guard: AuthMiddleware,
+    listener: socket.socket,
+    ticket: str,
+    team: str | None,
+    on_started: Callable[[Server], None],
+    *,
+    claimed: AbstractContextManager[None] | None = None,
+) -> None:
+    """Serve until the server is stopped; `on_started` is called in its event loop."""
+    from thence.serve import app, sign_in
+
+    sign_in.remove_leftovers(wiring.home())
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
         context = make_context(store, team=team is not None)
-        made = app.create(context, guard)
+        server = app.server(app.create(context, guard), lambda: on_started(server))
         app.settle()
         try:
-            with listener, claim(home, guard.port) if service else nullcontext():
-                app.server(made, announce).run([listener])
+            with listener, claimed or nullcontext():
+                server.run([listener])
         finally:
-            sign_in.remove(home, ticket)
+            sign_in.remove(wiring.home(), ticket)
             if isinstance(context.sweep_home, ServerSweep):
                 context.sweep_home.stop()
+
+
+def _serve_in_background(
+    guard: AuthMiddleware, listener: socket.socket, ticket: str, team: str | None
+) -> int:
+    """Be the server of this home; a link that signs in is never printed, as a log would keep it."""
+    home = wiring.home()
+    upgrades = background_server.UpgradeWatch(home)
+
+    def watch(server: Server) -> None:
+        def end() -> None:
+            server.should_exit = True
+
+        upgrades.start(end)
+
+    claimed = background_server.claim(home, guard.port)
+    _serve(guard, listener, ticket, team, watch, claimed=claimed)
+    if upgrades.is_upgraded:
+        click.echo("thence was upgraded; the viewer starts again", err=True)
+        background_server.run_again(home, guard.port)
     return 0
 
 
@@ -132,8 +177,14 @@ def _start(host: str, port: int, *, json: bool, opens: bool) -> int:
 
     if host != viewer.HOST:
         raise BadConfig("--background listens on this machine only", hint="leave out --host")
-    there = background_server.start(wiring.home(), port)
-    guard = auth.AuthMiddleware(viewer.HOST, there.port, key=auth.home_key(wiring.home()))
+    home = wiring.home()
+    key = auth.home_key(home)
+    if port and background_server.find_running(home) is None:
+        foreground = auth.AuthMiddleware(viewer.HOST, port, key=key)
+        if viewer.is_ours(foreground):
+            return viewer.open_again(foreground, json=json, opens=opens)
+    there = background_server.start(home, port)
+    guard = auth.AuthMiddleware(viewer.HOST, there.port, key=key)
     note = "The viewer runs in the background; thence serve --stop stops it"
     return viewer.open_again(guard, json=json, opens=opens, note=note)
 

@@ -1,23 +1,19 @@
-"""The viewer from login on: a systemd user unit, or an agent of launchd.
-
-Launchd's file is made by its documentation; it is untested.
-"""
+"""The viewer from login on: a systemd user unit, or an agent of launchd, one per home."""
 
 from __future__ import annotations
 
-import os
-import plistlib
 import sys
-from pathlib import Path
 from typing import Final, Protocol
 
 from thence import config
 from thence.cli import launcher, scheduling
-from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out
+from thence.cli.file_changes import EditRefused
 from thence.cli.scheduling import SchedulePlan
 
 NAME: Final = "thence-serve"
 LABEL: Final = "local.thence.serve"
+RETRY_S: Final = 30
+"""Seconds after which a viewer that failed is started again: another one may have ended."""
 
 
 class Service(scheduling.Way, Protocol):
@@ -25,6 +21,9 @@ class Service(scheduling.Way, Protocol):
 
     def start(self) -> SchedulePlan:
         """Plan how it comes."""
+
+    def restart_command(self, pid: int) -> list[str] | None:
+        """Return what starts it again if it runs as this process, else None."""
 
 
 def service() -> Service:
@@ -42,6 +41,12 @@ def active_services() -> list[Service]:
     return [way for way in ways if way.where() is not None]
 
 
+def restart_command(pid: int) -> list[str] | None:
+    """Return what restarts the service that runs as a process; None if it is no service."""
+    commands = (way.restart_command(pid) for way in active_services())
+    return next((words for words in commands if words), None)
+
+
 def _program() -> list[str]:
     return launcher.command(config.home(), "serve", "--service", "--no-open")
 
@@ -49,71 +54,40 @@ def _program() -> list[str]:
 class SystemdService(scheduling.SystemdTimer):
     """A unit of this user."""
 
-    unit = NAME
-    started = f"{NAME}.service"
+    plain_name = NAME
     kinds = ("service",)
 
     def start(self) -> SchedulePlan:
         """Plan the unit."""
         run = " ".join(scheduling.quote_word(word) for word in _program())
+        # It fails for as long as another viewer of the home runs: no number of tries is too many.
         text = (
-            "[Unit]\nDescription=Viewer of the sessions of coding agents\n\n"
+            "[Unit]\nDescription=Viewer of the sessions of coding agents\n"
+            "StartLimitIntervalSec=0\n\n"
             f"[Service]\nType=exec\nWorkingDirectory=/\n{scheduling.unit_variables()}"
-            f"ExecStart={run}\nRestart=on-failure\nRestartSec=30\nNice=5\n\n"
+            f"ExecStart={run}\nRestart=on-failure\nRestartSec={RETRY_S}\nNice=5\n\n"
             "[Install]\nWantedBy=default.target\n"
         )
         return self.plan_start([self.edit("service", text)])
 
+    def restart_command(self, pid: int) -> list[str] | None:
+        """Return the command of systemd if this is the unit's process."""
+        is_running = self.properties(self.started).get("MainPID") == str(pid)
+        return ["systemctl", "--user", "restart", self.unit] if is_running else None
 
-class Launchd:
+
+class Launchd(scheduling.LaunchdAgent):
     """An agent of launchd."""
 
-    name = "launchd"
-
-    def __init__(self) -> None:
-        self._path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+    plain_label = LABEL
 
     def start(self) -> SchedulePlan:
         """Plan the file."""
-        body = plistlib.dumps(
-            {
-                "Label": LABEL,
-                "ProgramArguments": _program(),
-                "EnvironmentVariables": dict(scheduling.variables()),
-                "RunAtLoad": True,
-                # Started again after a crash, and left alone when it ended by itself.
-                "KeepAlive": {"SuccessfulExit": False},
-                "ProcessType": "Background",
-                "WorkingDirectory": "/",
-            }
-        )
-        return SchedulePlan(
-            [self._edit(body)], [["launchctl", "bootstrap", _domain(), str(self._path)]]
-        )
+        # Started again after a crash, and left alone when it ended by itself.
+        keep = {"KeepAlive": {"SuccessfulExit": False}, "ThrottleInterval": RETRY_S}
+        return self.plan_start(_program(), {"RunAtLoad": True, **keep})
 
-    def uninstall(self) -> SchedulePlan:
-        """Plan to remove it."""
-        return SchedulePlan([self._edit(None)], [["launchctl", "bootout", f"{_domain()}/{LABEL}"]])
-
-    def _edit(self, body: bytes | None) -> Edit:
-        return Edit(self._path, body_of(self._path), body)
-
-    def carry_out(self, plan: SchedulePlan) -> None:
-        """Write the file and tell launchd; what is to go is stopped first."""
-        (edit,) = plan.edits
-        if edit.after is None:
-            scheduling.run_all(plan.commands, must=False)
-        else:
-            launcher.ensure(config.home())
-        if edit.changes:
-            carry_out(edit)
-        if edit.after is not None:
-            scheduling.run_all(plan.commands, must=True)
-
-    def where(self) -> str | None:
-        """Return the file."""
-        return str(self._path) if self._path.exists() else None
-
-
-def _domain() -> str:
-    return f"gui/{os.getuid()}"
+    def restart_command(self, pid: int) -> list[str] | None:
+        """Return the command of launchd if this is the agent's process."""
+        is_running = f"pid = {pid}\n" in scheduling.output_of(["launchctl", "print", self.target])
+        return ["launchctl", "kickstart", "-k", self.target] if is_running else None

@@ -80,6 +80,8 @@ class _Run:
         for part in chosen:
             self._say_heading(part.purpose)
             planned = self._plan(part, part.whose, part.install)
+            if planned is not None and "launchd" in {whose for whose, _ in planned.changes}:
+                self._say("by launchd (not tested on macOS)")
             if planned is not None and self._do(part, planned, f"Set up {part.name}?"):
                 whose = part.whose()
                 changed = [name for name, _ in planned.due if name in whose]
