@@ -20,8 +20,8 @@ import msgspec
 from prove.trial import ALL_CODE, Outcome, Part
 
 ROOT = Path(__file__).resolve().parent.parent
-WRITERS = ("__main__.py", "budgets.py", "page.py", "report.py")
-"""Files of this package that only say what came of trials."""
+BOOKKEEPING = ("__main__.py", "budgets.py", "page.py", "report.py", "run.py", "state.py")
+"""Files of this package that make no faults: they start trials and say what came of them."""
 
 
 class FinishedPart(msgspec.Struct):
@@ -76,7 +76,7 @@ class State:
 def hash_code(modules: tuple[str, ...] = ALL_CODE) -> str:
     """Return a short hash of modules, of all that they import, and of what makes the faults."""
     files = {_source_of(name) for name in find_imported(modules)}
-    files |= {path for path in (ROOT / "prove").glob("*.py") if path.name not in WRITERS}
+    files |= {path for path in (ROOT / "prove").glob("*.py") if path.name not in BOOKKEEPING}
     files |= set((ROOT / "tests" / "faults").glob("*.py"))
     return hash_files(files, ROOT)
 
@@ -84,14 +84,14 @@ def hash_code(modules: tuple[str, ...] = ALL_CODE) -> str:
 def find_imported(modules: Iterable[str]) -> set[str]:
     """Return modules and all of ours that they import; `a.*` is a package with all in it."""
     graph = _build_graph()
-    found: set[str] = set()
+    imported: set[str] = set()
     for module in modules:
         name = module.removesuffix(".*")
         is_package = name != module
-        found |= {name, *graph.find_upstream_modules(name, as_package=is_package)}
+        imported |= {name, *graph.find_upstream_modules(name, as_package=is_package)}
         if is_package:
-            found |= graph.find_descendants(name)
-    return found
+            imported |= graph.find_descendants(name)
+    return imported
 
 
 @functools.cache

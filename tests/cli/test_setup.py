@@ -61,7 +61,8 @@ def test_a_timer_or_hooks_are_enough(desk: Desk, monkeypatch: pytest.MonkeyPatch
     assert {} == finding(desk, "cadence")
 
     (desk.home / "config.toml").unlink()
-    timer = type("Timer", (), {"name": "systemd", "where": lambda _: "/x/thence.timer"})()
+    answers = {"where": lambda _: "/x/thence.timer", "problem": lambda _: None}
+    timer = type("Timer", (), {"name": "systemd", **answers})()
     monkeypatch.setattr(scheduling, "active_means", lambda: [timer])
 
     assert "ok" == finding(desk, "cadence")["level"]

@@ -60,10 +60,10 @@ def test_trials_of_other_code_are_said_to_be_so() -> None:
         for name, code in (("T1", "abc"), ("T2", "old"))
     ]
     report = Report({}, "abc", 1.0, results)
-    said = page.not_repeated(report, lambda _: "abc")
+    sentence = page.not_repeated(report, lambda _: "abc")
 
-    assert "T1," not in said
-    assert "T2, T3" in said
+    assert "T1," not in sentence
+    assert "T2, T3" in sentence
     report.scale = 0.1
     assert "no trial was run" in page.not_repeated(report, lambda _: "abc")
 

@@ -111,12 +111,12 @@ def test_what_other_code_came_to_does_not_count(tmp_path: Path) -> None:
 
 def test_code_is_known_by_its_bytes(tmp_path: Path) -> None:
     """One byte more is other code, and so is another name."""
-    one, other = tmp_path / "a.py", tmp_path / "b.py"
-    one.write_text("x = 1\n")
-    first = hash_files([one], tmp_path)
-    one.write_text("x = 2\n")
-    second = hash_files([one], tmp_path)
-    one.rename(other)
+    path, other = tmp_path / "a.py", tmp_path / "b.py"
+    path.write_text("x = 1\n")
+    first = hash_files([path], tmp_path)
+    path.write_text("x = 2\n")
+    second = hash_files([path], tmp_path)
+    path.rename(other)
 
     assert 3 == len({first, second, hash_files([other], tmp_path)})
 
