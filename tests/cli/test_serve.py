@@ -155,9 +155,7 @@ def town(env: dict[str, str]) -> Iterator[Path]:
 
 def await_(path: Path) -> None:
     """Wait until a file exists."""
-    until = time.monotonic() + LONG
-    while not path.exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    await_until(path.exists)
 
 
 @pytest.mark.slow
@@ -200,6 +198,7 @@ def test_another_user_of_the_machine_learns_nothing_that_lets_in(
         lines = [process.stdout.readline().strip() for _ in range(4)]
         second = started(env, "--port", f"{urlsplit(lines[2]).port}") if again else None
         await_(town / "started")
+        await_until(lambda: b"browser.py" in os.pread(seen.fileno(), 1 << 24, 0))
         modes = {
             path.relative_to(town): stat.S_IMODE(path.lstat().st_mode)
             for path in (town / "home", *(town / "home").rglob("*"))
