@@ -163,6 +163,9 @@ def height_of(width: int) -> int:
 _FREE: Final[WeakKeyDictionary[Browser, Page]] = WeakKeyDictionary()
 """The page of a browser that no test uses now: a new one costs as much as opening five pages."""
 
+MAX_ENTRIES: Final = 30
+"""Entries of its history with which a page is used again: a browser counts them up to 50."""
+
 
 @contextmanager
 def tab(
@@ -190,7 +193,8 @@ def tab(
         if script:
             with suppress(Error):  # a page that is about to lead elsewhere is not used again
                 made.forget()
-                _FREE[browser] = page
+                if page.evaluate("history.length") < MAX_ENTRIES:
+                    _FREE[browser] = page
     finally:
         if page is not _FREE.get(browser):
             page.context.close()

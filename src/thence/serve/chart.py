@@ -96,6 +96,14 @@ class Chart:
         channels = {*self._sealed.sealed.channels, *self.channels}
         return all(started.get(channel) in calls for channel in channels)
 
+    def is_continued(self, place: int) -> bool:
+        """Return whether a record is one that the end of a session begins with.
+
+        Where it hangs and what it is was said before the end: its rows may be in another order.
+        """
+        anchors = self._sealed.anchors if self._sealed is not None else ()
+        return any(fact.node.id == self.records[place].node.id for fact in anchors)
+
     # -- payloads and names -------------------------------------------------------------
 
     def size_of(self, event: SessionEvent | None) -> int:

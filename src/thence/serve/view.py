@@ -197,7 +197,7 @@ class Drawing:
         """Draw the rows that follow an event, with the end of a session at hand.
 
         None when more of the session is needed: the event stands before, or a row that follows
-        it stands for others.
+        it stands for others, or is of a record whose rows may be in another order.
         """
         position = self.chart.find(name)
         if position is None or not self.chart.is_end_known():
@@ -205,6 +205,9 @@ class Drawing:
         rows, place = self.chart.rows, self._home(position)
         at = next((n for n, row in enumerate(rows) if _is_row(row, place, position)), None)
         if at is None or any(row.kind in FOLDED for row in rows[at + 1 :]):
+            return None
+        same = [row for row in rows if row.place == rows[at].place]
+        if len(same) > 1 and self.chart.is_continued(rows[at].place):
             return None
         start = max(at + 1, len(rows) - 2 * WINDOW_ROWS)
         return self._drawn("", rows, start, len(rows), None)
