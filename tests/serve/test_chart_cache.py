@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.memory import logs as logs_of
 from tests.memory.test_growth import grow as grow_log
 from tests.pace import by_pace
 from tests.serve.conftest import empty
+from thence.agents import adapters
 from thence.agents.sessions import read_all
 from thence.format.facts import Fact
 from thence.format.readout import Readout, read_window
@@ -96,6 +98,43 @@ def test_turns_go_on_counting_and_nothing_but_the_end_is_needed() -> None:
     assert window is not None
     assert [199, 200] == [item.turn for item in window.items if item.turn]
     assert compare(grown)["end"] >= 12
+
+
+def text(words: str) -> dict[str, Any]:
+    """Return a block of text."""
+    return {"type": "text", "text": words}
+
+
+def test_a_prompt_with_a_note_in_one_record_is_drawn_as_in_the_whole_session(
+    tmp_path: Path,
+) -> None:
+    """The end may begin with this record: what it was said to be is known before the end only."""
+    lines: list[dict[str, Any]] = []
+
+    def write(role: str, *blocks: dict[str, Any]) -> None:
+        at = len(lines)
+        links = {"uuid": f"u{at}", "parentUuid": f"u{at - 1}" if at else None}
+        when = {
+            "timestamp": f"2026-11-17T10:{at // 60:02}:{at % 60:02}.000Z",
+            "sessionId": "s",
+            "cwd": "/p",
+        }
+        message = {"role": role, "content": list(blocks)}
+        lines.append({"type": role, "message": message, **links, **when})
+
+    for turn in range(60):
+        note = f"<ide_opened_file>The user opened {turn}.py.</ide_opened_file>"
+        write("user", text(note), text(f"Look at {turn}.py"))
+        write("assistant", text("I look."))
+    path = tmp_path / "projects" / "-p" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    adapter = adapters()["claude"]
+    (source,) = adapter.find(tmp_path)
+
+    facts = read_all(adapter, source)[0]
+    out = grow(source.uid, (facts[at : at + 20] for at in range(0, len(facts), 20)))
+    assert out["end"]
 
 
 @pytest.mark.slow
