@@ -84,7 +84,8 @@ def clean_carry(text: str) -> str:
 class Limits(msgspec.Struct, frozen=True):
     """How much one read may take. A single line may go beyond it, up to the codec's limit."""
 
-    bytes: int = 16 << 20
+    bytes: int = 4 << 20
+    """A reader holds about five times as much while it makes rows of it."""
     seconds: float = 5.0
 
 
