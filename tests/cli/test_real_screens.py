@@ -65,7 +65,7 @@ def title_of(titles: dict[str, str], short: str) -> str:
     meant = [
         title for name, title in titles.items() if name.startswith(start) and name.endswith(end)
     ]
-    return (titles[short] if short in titles else meant[0]) or "empty session"
+    return (titles[short] if short in titles else meant[0]) or "untitled"
 
 
 @pytest.mark.sampled(3)

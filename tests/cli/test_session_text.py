@@ -113,7 +113,7 @@ def test_missing_bill_makes_the_total_a_lower_bound() -> None:
 
 def test_session_without_anything_is_shown() -> None:
     """Nothing is no error."""
-    assert ["empty session", "●    done", "events: none"] == [page(Facts())[at] for at in (0, 3, 5)]
+    assert ["untitled", "●    done", "events: none"] == [page(Facts())[at] for at in (0, 3, 5)]
 
 
 # -- calls ------------------------------------------------------------------------------------

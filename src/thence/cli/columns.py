@@ -193,7 +193,7 @@ def when(text: str | None) -> datetime | None:
 
 def title_text(title: str | None) -> str:
     """Name a session by its title, on one line."""
-    return clean(" ".join((title or "").split())) or "empty session"
+    return clean(" ".join((title or "").split())) or "untitled"
 
 
 def tilde(path: str) -> str:

@@ -111,9 +111,7 @@ class DigestText:
     def lines(self, room: int) -> Iterator[str]:
         """Yield the digest as lines."""
         row, digest = self._row, self._digest
-        yield style(
-            cut(_flat(row.title or digest.get("title") or "empty session"), room), bold=True
-        )
+        yield style(cut(_flat(row.title or digest.get("title") or "untitled"), room), bold=True)
         for line in flow(self._about(), room):
             yield style(line, fg=DIM)
         yield ""

@@ -161,7 +161,7 @@ class Page:
 
     def head(self) -> Iterator[str]:
         """Say what the session is."""
-        title = self.label.name or (self.session.title or "").strip() or "empty session"
+        title = self.label.name or (self.session.title or "").strip() or "untitled"
         yield style(cut(clean(title.split("\n")[0]), self.room), bold=True)
         known = self.session.head.session
         where = " ".join(filter(None, (_last(known.cwd), known.git_branch)))

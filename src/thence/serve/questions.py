@@ -569,7 +569,7 @@ _ON_LINE: Final = (State.LIVE, State.ORPHANED, State.REPLAYED)
 
 def _about(row: SessionRow) -> Iterator[str]:
     session = row.session
-    yield f"title: {flatten(row.title or 'empty session')}"
+    yield f"title: {flatten(row.title or 'untitled')}"
     if row.tags:
         yield f"tags: {', '.join(row.tags)}"
     when = f"{(session.started_at or '')[:16]} to {(session.ended_at or '')[:16]}"
