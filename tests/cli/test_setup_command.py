@@ -287,6 +287,22 @@ def test_launchd_runs_the_viewer_and_the_daily_import(mac: Desk, tmp_path: Path)
     assert FILES == files(mac)
 
 
+def test_launchd_can_be_asked_for_by_name(mac: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As systemd and cron can; on another system it is refused, and nothing is written."""
+    folder = mac.user / "Library/LaunchAgents"
+    mac.run("schedule", "install", "--by", "launchd", "--yes")
+
+    assert ["local.thence.sweep.plist"] == [path.name for path in folder.iterdir()]
+
+    mac.run("schedule", "uninstall", "--yes")
+    monkeypatch.setattr("sys.platform", "linux")
+
+    refused = mac.run("schedule", "install", "--by", "launchd", "--yes")
+
+    assert (1, []) == (refused.code, list(folder.iterdir()))
+    assert "launchd is there on macOS only" in refused.err
+
+
 def test_each_home_has_a_service_of_its_own(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,6 +341,17 @@ STOPPED_UNITS = {
         "thence-sweep.timer",
         "UnitFileState=enabled ActiveState=inactive",
         ("thence-sweep.timer is stopped", "systemctl --user enable --now thence-sweep.timer"),
+    ),
+    "masked": (
+        "thence-sweep.timer",
+        "UnitFileState=masked ActiveState=inactive",
+        (
+            "thence-sweep.timer is masked",
+            (
+                "systemctl --user unmask thence-sweep.timer && "
+                "systemctl --user enable --now thence-sweep.timer"
+            ),
+        ),
     ),
     "failed": (
         "thence-sweep.service",

@@ -22,7 +22,9 @@ def command() -> None:
 
 
 _by = click.option(
-    "--by", type=click.Choice(["systemd", "cron"]), help="Default: what this machine has."
+    "--by",
+    type=click.Choice(["systemd", "launchd", "cron"]),
+    help="Default: what this machine has.",
 )
 _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 _dry = click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")

@@ -77,7 +77,10 @@ class Means(Way, Protocol):
 
 def means(name: str | None = None) -> Means:
     """Return how this machine runs things again and again; by name, that one."""
-    if name is None and sys.platform == "darwin":
+    has_launchd = sys.platform == "darwin"
+    if name == "launchd" and not has_launchd:
+        raise EditRefused("launchd is there on macOS only", hint="leave out --by")
+    if has_launchd and name in (None, "launchd"):
         return LaunchdTimer()
     ways: list[Means] = []
     if name != "cron" and (name == "systemd" or has_systemd()):
@@ -235,6 +238,9 @@ class SystemdTimer:
         """Return what systemd says is wrong with the units."""
         state = self.properties(self.started)
         start = f"systemctl --user enable --now {self.started}"
+        if state.get("UnitFileState") == "masked":
+            unmask = f"systemctl --user unmask {self.started} && {start}"
+            return UnitProblem(f"{self.started} is masked", unmask)
         if state.get("UnitFileState") == "disabled":
             return UnitProblem(f"{self.started} is disabled", start)
         if state.get("ActiveState") == "inactive":
