@@ -14,6 +14,7 @@ import platform
 import statistics
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
@@ -83,6 +84,13 @@ def load_others(folder: Path, names: Collection[str], code: str) -> Results:
     )
 
 
+def check_names(verdicts: list[Verdict]) -> None:
+    """Raise if one round has two figures of one name: their median would hide a missed budget."""
+    counts = Counter((verdict.what, verdict.budget) for verdict in verdicts)
+    if repeated := [what for (what, _), count in counts.items() if count > 1]:
+        raise ValueError(f"figures with the same name: {', '.join(repeated)}")
+
+
 def figures_of(bench: str, verdicts: list[Verdict]) -> list[Figure]:
     """Return each figure over its rounds, in the order of their first appearance."""
     ratios: dict[tuple[str, float], list[float]] = {}
@@ -131,8 +139,10 @@ def run(names: list[str], rounds: int, where: Path) -> Results:
     for name in names:
         measure.VERDICTS.clear()
         for _ in range(rounds):
+            earlier = len(measure.VERDICTS)
             try:
                 importlib.import_module(f"bench.bench_{name}").main()
+                check_names(measure.VERDICTS[earlier:])
             except Exception as error:  # noqa: BLE001 - the report has it, the trace is printed
                 traceback.print_exc()
                 results.failed[name] = repr(error)[:300]

@@ -79,6 +79,22 @@ def test_a_benchmark_that_fails_does_not_end_the_run(
         assert ET.parse(tmp_path / name).getroot().tag.endswith("svg")
 
 
+def test_two_figures_of_one_name_fail_a_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The median of 122 MB, which is met, and of 1 GB, which is missed, would say met."""
+    bench = ModuleType("double")
+
+    def measured() -> int:
+        return sum(measure.verdict("memory / 250 MB", ratio, 1) for ratio in (0.7, 0.9, 1.1))
+
+    monkeypatch.setattr(bench, "main", measured, raising=False)
+    monkeypatch.setitem(sys.modules, "bench.bench_double", bench)
+    results = runner.run(["double"], rounds=2, where=tmp_path)
+
+    assert "memory / 250 MB" in results.failed["double"]
+
+
 def test_figures_of_other_benchmarks_stay_while_the_code_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
