@@ -1,7 +1,8 @@
 """Run the trials: `python -m prove [--only T3,T6] [--scale 0.1] [--jobs N] [--fresh]`.
 
 Every finished part is recorded in `.prove/state.jsonl`. A run that was killed continues with the
-parts that are missing and reaches the same totals. The report is `.prove/report.json`.
+parts that are missing and reaches the same totals. On a new machine it continues with what
+`docs/trials.jsonl` says was finished with this code. The report is `.prove/report.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from prove.report import table
 from prove.run import TRIALS, Run, code_of
-from prove.state import ROOT, State
+from prove.state import KEPT_TRIALS, ROOT, start_state
 
 DEFAULT_FOLDER = ROOT / ".prove"
 
@@ -39,10 +40,7 @@ def main() -> int:
     names = [name for name in options.only.upper().split(",") if name]
     if unknown := set(names) - {trial.name for trial in TRIALS}:
         parser.error(f"no such trial: {', '.join(sorted(unknown))}")
-    path = options.where / "state.jsonl"
-    if options.fresh:
-        path.unlink(missing_ok=True)
-    state = State(path, code_of)
+    state = start_state(options.where, KEPT_TRIALS, code_of, fresh=options.fresh)
     trial_run = Run(
         state, [t for t in TRIALS if not names or t.name in names], options.scale, options.jobs
     )

@@ -1,7 +1,8 @@
 """Write the tables of the documentation from the reports: `python -m prove.page`.
 
 A table stands between `<!-- made: NAME -->` and `<!-- end -->`. A table without a report is left
-as it is, so that a page can be updated in parts.
+as it is, so that a page can be updated in parts. What trials have finished goes to
+`docs/trials.jsonl`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bench.__main__ import Results
 from prove import budgets
 from prove import report as proof
 from prove.run import TRIALS, code_of
-from prove.state import ROOT
+from prove.state import KEPT_TRIALS, ROOT, State
 from truth import table as truth
 
 PAGES = (ROOT / "docs" / "proof.md", ROOT / "docs" / "why.md")
@@ -127,13 +128,23 @@ def replace_tables(text: str, tables: dict[str, Callable[[], str]]) -> str:
     return BLOCK.sub(replace, text)
 
 
+def keep_trials(folder: Path, target: Path, code_of: Callable[[str], str]) -> None:
+    """Copy the finished parts of trials to where the pages are: they outlive this machine."""
+    if (folder / ".prove" / "state.jsonl").exists():
+        state = State(folder / ".prove" / "state.jsonl", code_of)
+        state.export(target)
+        state.close()
+
+
 def main() -> int:
-    """Write the tables of all pages."""
+    """Write the tables of all pages, and keep the finished parts of trials."""
     parser = argparse.ArgumentParser(prog="python -m prove.page", description=__doc__)
     parser.add_argument(
         "--reports", type=Path, default=ROOT, help="folder with .prove, .truth and .bench"
     )
-    tables = render_tables(parser.parse_args().reports)
+    reports = parser.parse_args().reports
+    tables = render_tables(reports)
+    keep_trials(reports, KEPT_TRIALS, code_of)
     for page in PAGES:
         page.write_text(replace_tables(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
     print(f"tables written: {', '.join(sorted(tables)) or 'none, there is no report'}")

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ import msgspec
 from prove.trial import ALL_CODE, Outcome, Part
 
 ROOT = Path(__file__).resolve().parent.parent
+KEPT_TRIALS = ROOT / "docs" / "trials.jsonl"
+"""Finished parts that `make proof` puts beside the page: another machine goes on from them."""
 BOOKKEEPING = ("__main__.py", "budgets.py", "page.py", "report.py", "run.py", "state.py")
 """Files of this package that make no faults: they start trials and say what came of them."""
 
@@ -67,9 +70,25 @@ class State:
         self._finished[trial, part.key] = record
         return record
 
+    def export(self, path: Path) -> None:
+        """Write the finished parts that are valid for this code to a file."""
+        records = self._finished.values()
+        path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+def start_state(folder: Path, source: Path, code_of: Callable[[str], str], *, fresh: bool) -> State:
+    """Return the state of a run; a new folder goes on from `source`, unless all is to run again."""
+    path = folder / "state.jsonl"
+    if fresh:
+        path.unlink(missing_ok=True)
+    elif source.exists() and not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, path)
+    return State(path, code_of)
 
 
 @functools.cache

@@ -13,9 +13,10 @@ import pytest
 
 import prove.run
 from prove import suites
+from prove.page import keep_trials
 from prove.report import Report, TrialResult, describe_result, markdown, table
 from prove.run import code_of
-from prove.state import State, find_imported, hash_code, hash_files
+from prove.state import State, find_imported, hash_code, hash_files, start_state
 from prove.trial import Outcome, Part, Trial, sample_evenly, split_rounds
 from tests.conftest import ROOT
 from tests.prove import counting
@@ -107,6 +108,26 @@ def test_what_other_code_came_to_does_not_count(tmp_path: Path) -> None:
         again = State(tmp_path / "state.jsonl", {"T1": code}.__getitem__)
 
         assert is_known == (again.get("T1", Part("one", 1, 50)) is not None)
+
+
+def test_another_machine_goes_on_from_the_trials_that_are_kept(tmp_path: Path) -> None:
+    """What ended with this code is not run again there, unless all is to run anew."""
+    first, second, trials = tmp_path / "first", tmp_path / "second", tmp_path / "trials.jsonl"
+    done, part = Outcome(50), Part("one", 1, 50)
+    for code in ("old", "new"):
+        state = State(first / ".prove" / "state.jsonl", {"T1": code, "T2": "same"}.__getitem__)
+        state.add("T1", part, done, 1.0)
+        state.add("T2", part, done, 1.0)
+        state.close()
+    keep_trials(first, trials, {"T1": "newest", "T2": "same"}.__getitem__)
+
+    assert 1 == len(trials.read_text().splitlines())
+
+    for fresh in (False, True):
+        state = start_state(second, trials, lambda _: "same", fresh=fresh)
+
+        assert (None, fresh) == (state.get("T1", part), state.get("T2", part) is None)
+        state.close()
 
 
 def test_code_is_known_by_its_bytes(tmp_path: Path) -> None:
