@@ -32,11 +32,16 @@ from thence.serve.session_search import find, paths_of
 
 SHOWN = """() => {
   const row = document.querySelector(".ev.hit"), box = row?.getBoundingClientRect();
-  const mark = [...(CSS.highlights.get("current") ?? [])][0]?.getBoundingClientRect();
+  const range = [...(CSS.highlights.get("current") ?? [])][0];
+  const mark = range?.getBoundingClientRect();
   return Boolean(box && box.bottom > 80 && box.top < innerHeight
+    && row.contains(range?.startContainer)
     && mark && mark.width && mark.top > 60 && mark.bottom < innerHeight);
 }"""
-"""Whether the row of a hit and the word that was looked for are in view."""
+"""Whether the row of a hit is in view, and in it the word that was looked for.
+
+Until the words of a row are there, the mark is still in the row of the match before.
+"""
 
 QUERIES = ("clock", "hour", "token", "pytest", "gauge", '"missing hour"', "kind:error failed")
 
