@@ -48,16 +48,17 @@ CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
 """What `uuid` makes of clock, machine or chance; `UUID` and `uuid5` are pure."""
 
 ALLOWED = {
-    "testing": "agents analytics bridge cli config errors format journal memory serve team",
-    "cli": "agents analytics bridge config errors format journal memory serve team",
-    "serve": "agents analytics config errors format journal memory team",
-    "bridge": "agents analytics config errors format journal memory team",
-    "analytics": "agents errors format memory team",
-    "team": "agents errors format memory",
-    "memory": "agents errors format",
-    "journal": "errors format",
-    "agents": "errors format",
-    "config": "errors format",
+    "testing": "agents analytics bridge cli config errors format journal memory serve system team",
+    "cli": "agents analytics bridge config errors format journal memory serve system team",
+    "serve": "agents analytics config errors format journal memory system team",
+    "bridge": "agents analytics config errors format journal memory system team",
+    "analytics": "agents errors format memory system team",
+    "team": "agents errors format memory system",
+    "memory": "agents errors format system",
+    "journal": "errors format system",
+    "agents": "errors format system",
+    "config": "errors format system",
+    "system": "errors format",
     "format": "errors",
     "errors": "",
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from thence.errors import ThenceError, refuse_windows
+from thence.errors import ThenceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,6 @@ if not TYPE_CHECKING:  # type checkers see the block above, and object to any ot
         if name not in ("Journal", "Session"):
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)
-        refuse_windows()
         import thence.journal
 
         value: object = _journal() if name == "Journal" else thence.journal.Session

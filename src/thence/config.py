@@ -80,6 +80,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from thence import system
 from thence.errors import BadConfig
 
 HOME = "THENCE_HOME"
@@ -128,9 +129,9 @@ def replacing(path: Path, *, mode: int = 0o600, sync: bool = True) -> Iterator[B
     import secrets
 
     passing = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(passing, flags, 0o600), "wb") as file:
+        handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             if sync:
@@ -140,11 +141,7 @@ def replacing(path: Path, *, mode: int = 0o600, sync: bool = True) -> Iterator[B
     finally:
         passing.unlink(missing_ok=True)
     if sync:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        system.sync_folder(path.parent)
 
 
 def key(path: Path, *, hint: str) -> bytes:
@@ -166,7 +163,7 @@ def _draw(path: Path) -> None:
     make_private(path.parent)
     passing = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
             file.flush()

@@ -32,15 +32,6 @@ class NotSupported(ThenceError):
     exit_code = 2
 
 
-def refuse_windows() -> None:
-    """Raise on Windows: appends, locks and open files that are removed work differently there."""
-    if sys.platform == "win32":
-        raise NotSupported(
-            "thence does not run on Windows itself",
-            hint="run it in WSL (wsl --install), beside agents that run there; untested so far",
-        )
-
-
 class SessionNotFound(ThenceError):
     """No session answers to this id, prefix or path."""
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.handles import HANDLES, open_below
+from thence import system
 from thence.agents import Batch, Cursor, File, Mark, Source, contents, files
 from thence.agents.files import Limits
 from thence.format import codec
@@ -732,7 +733,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_told(
 
     reader = Reader(log)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pread", broken)
+        patch.setattr(system, "read_at", broken)
         batch = reader.read()
     reader.read()
 

@@ -11,37 +11,6 @@ import pytest
 from thence.memory import disk
 
 
-def test_a_lock_is_had_by_one_until_its_file_is_closed(tmp_path: Path) -> None:
-    """The second is told no, at once; when the first lets go, it has it."""
-    first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT, 0o600) for _ in range(2))
-    try:
-        had = (disk.try_lock(first), disk.try_lock(second))
-        os.close(first)
-
-        assert (True, False, True) == (*had, disk.try_lock(second))
-    finally:
-        os.close(second)
-
-
-def test_files_and_folders_are_made_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The very file is synced, and what the disk says of it is not kept silent."""
-    file, synced = tmp_path / "file", []
-    file.write_bytes(b"x")
-
-    def note(handle: int) -> None:
-        synced.append(os.fstat(handle).st_ino)
-
-    monkeypatch.setattr("os.fsync", note)
-    disk.sync(file)
-    disk.sync(tmp_path)
-
-    assert [file.stat().st_ino, tmp_path.stat().st_ino] == synced
-    with pytest.raises(FileNotFoundError):
-        disk.sync(tmp_path / "gone")
-
-
 def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,13 +25,13 @@ def test_many_files_are_synced_each_once_and_one_that_fails_is_told(
             raise OSError(5, "the disk refuses")
 
     try:
-        monkeypatch.setattr("os.fdatasync", synced.append)
+        monkeypatch.setattr("thence.system.sync_data", synced.append)
         disk.sync_data([])
         disk.sync_data(handles)
 
         assert sorted(handles) == sorted(synced)
 
-        monkeypatch.setattr("os.fdatasync", sync)
+        monkeypatch.setattr("thence.system.sync_data", sync)
         with pytest.raises(OSError, match="the disk refuses"):
             disk.sync_data(handles)
     finally:

@@ -20,6 +20,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thence import system
 from thence.errors import NotAppendable, SessionBusy
 from thence.memory import packs as module
 from thence.memory.packs import (
@@ -314,7 +315,7 @@ def test_payloads_are_on_the_disk_before_append_returns(
 ) -> None:
     """The file is synced each time, its entry in the folder the first time."""
     synced: list[str] = []
-    monkeypatch.setattr(os, "fdatasync", lambda handle: synced.append("file"))
+    monkeypatch.setattr(system, "sync_data", lambda handle: synced.append("file"))
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append("folder"))
     packs = Packs(tmp_path)
     packs.append(UID, [b"x"])
@@ -353,7 +354,7 @@ def test_a_failed_sync_is_told_to_everyone_it_concerns(
     packs = Packs(tmp_path)
     packs.append("mine", [b"x"], sync=False)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", failing(os.fdatasync, after=0, code=errno.EIO))
+        patched.setattr(system, "sync_data", failing(os.fdatasync, after=0, code=errno.EIO))
         with pytest.raises(NotAppendable):
             packs.append("other", [b"y"])
 
@@ -370,7 +371,7 @@ def test_a_failed_sync_of_one_s_own_is_told_once(
     """Who has heard that the batch does not count is not told again."""
     packs = Packs(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", failing(os.fdatasync, after=0, code=errno.EIO))
+        patched.setattr(system, "sync_data", failing(os.fdatasync, after=0, code=errno.EIO))
         with pytest.raises(NotAppendable, match="Input/output error"):
             packs.append(UID, [b"x"])
     packs.sync()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from thence import system
 from thence.format import codec
 
 MAX_UNPACKED_BYTES = 4 << 30  # a bomb of zeros unpacks to anything; real rollouts are far below
@@ -25,7 +26,7 @@ class Plain:
 
     def piece(self, offset: int, length: int) -> bytes:
         """Return some bytes; fewer where the file ends."""
-        return os.pread(self._handle, min(length, max(self._size - offset, 0)), offset)
+        return system.read_at(self._handle, min(length, max(self._size - offset, 0)), offset)
 
     def chunks(self, offset: int) -> Iterator[bytes]:
         """Yield all bytes from an offset on."""
@@ -43,7 +44,7 @@ class Zstandard:
         self._handle = handle
         self._error: type[Exception] = zstandard.ZstdError
         self._unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
-        self._stated_bytes = _read_stated_size(os.pread(handle, 32, 0))
+        self._stated_bytes = _read_stated_size(system.read_at(handle, 32, 0))
         self._rewind()
 
     def _rewind(self) -> None:
@@ -106,7 +107,7 @@ def _read_stated_size(start: bytes) -> int:
 def chunks_between(handle: int, offset: int, end: int) -> Iterator[bytes]:
     """Yield the bytes of an open file from an offset up to an end, or where the file ends."""
     while offset < end:
-        chunk = os.pread(handle, min(_CHUNK_BYTES, end - offset), offset)
+        chunk = system.read_at(handle, min(_CHUNK_BYTES, end - offset), offset)
         if not chunk:
             return
         offset += len(chunk)

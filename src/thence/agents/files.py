@@ -25,6 +25,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from thence import system
 from thence.agents import Batch, Cursor, File, Mark, Source
 from thence.agents.contents import Content, Plain, Zstandard, chunks_between
 from thence.agents.marks import (
@@ -516,7 +517,7 @@ class _Flow:
 
 def open_regular(path: str) -> int:
     """Open a regular file for reading, following no link and waiting for nobody."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = system.open_file(path, os.O_RDONLY)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(0, "not a regular file")
@@ -550,7 +551,7 @@ def start_of(path: str, length: int) -> bytes | None:
     try:
         if path.endswith(".zst"):
             return Zstandard(handle).piece(0, length)
-        return os.pread(handle, length, 0)
+        return system.read_at(handle, length, 0)
     except OSError:
         return None
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from thence import system
 from thence.agents import AgentPrompt, File, Live, Mark, Source, files
 from thence.format import tools
 from thence.format.codec import RawRecord
@@ -223,12 +224,8 @@ def is_running(pid: JSON, noted: JSON = None) -> bool:
     # To `kill`, 0 and numbers below it are groups of processes; larger ones raise.
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+    if not system.is_running(pid):
         return False
-    except OSError:  # somebody else's process: it runs
-        pass
     noted_s = _seconds(noted)
     began_s = _process_start(pid) if noted_s is not None else None
     return began_s is None or noted_s is None or began_s <= noted_s + _CLOCK_SLACK_S
@@ -273,10 +270,10 @@ def named_sources(adapter: str, logs: Iterable[tuple[str, str]], root: str) -> I
     sessions: dict[str, dict[str, File]] = {}
     for session, path in logs:
         own = sessions.setdefault(session, {})
-        folder, _, name = path.rpartition("/")
+        folder, name = os.path.split(path)
         key = name.removesuffix(".jsonl")
         while key in own:
-            key = f"{key}@{folder.rpartition('/')[2]}"
+            key = f"{key}@{Path(folder).name}"
         own[key] = File(path, key)
     for session, own in sorted(sessions.items()):
         yield Source(adapter, session, tuple(own[key] for key in sorted(own)), root)

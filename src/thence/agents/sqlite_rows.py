@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeVar
 import apsw
 import msgspec
 
+from thence import system
 from thence.agents import Batch, Cursor, File, Mark, Source
 from thence.agents.files import (
     REWRITTEN,
@@ -102,7 +103,7 @@ class _Bytes:
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802 - SQLite's names
         if self._handle is None:
             return b""
-        return os.pread(self._handle, max(min(amount, self._size - offset), 0), offset)
+        return system.read_at(self._handle, max(min(amount, self._size - offset), 0), offset)
 
     def xFileSize(self) -> int:  # noqa: N802
         return self._size
@@ -228,7 +229,7 @@ class Database:
         size = os.fstat(handle).st_size
         if size > MAX_WAL_BYTES:
             raise UnreadableError(f"its write-ahead log has more than {MAX_WAL_BYTES >> 20} MiB")
-        return _Bytes(handle, size), os.pread(handle, _WAL_HEADER_BYTES, 0)
+        return _Bytes(handle, size), system.read_at(handle, _WAL_HEADER_BYTES, 0)
 
     def has(self, end: str) -> bool:
         """Return whether a file lies beside the database that SQLite asks for."""
@@ -315,7 +316,7 @@ class Database:
         if len(self._handles) == 1:
             return True
         size = os.fstat(self._handles[1]).st_size
-        return size >= self.wal.xFileSize() and self._salt == os.pread(
+        return size >= self.wal.xFileSize() and self._salt == system.read_at(
             self._handles[1], _WAL_HEADER_BYTES, 0
         )
 

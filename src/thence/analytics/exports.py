@@ -27,9 +27,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import zstandard
 
+from thence import system
 from thence.analytics.tables import SCHEMA_VERSION, TABLES, Day
 from thence.errors import BadConfig, NotAppendable
-from thence.memory import disk
 from thence.memory.store import StoreLocked, SweepEntry
 from thence.team.objects import BackendError, Bucket, ObjectAbsent, shelf_at
 
@@ -202,10 +202,9 @@ class FolderTarget:
         """Keep other exports out, and give an empty folder for what is under way."""
         with _name_errors(self.address):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(self.path / _LOCK, flags, 0o600)
+            handle = system.open_file(self.path / _LOCK, os.O_RDWR | os.O_CREAT)
         until = time.monotonic() + wait
-        while not disk.try_lock(handle):
+        while not system.try_lock(handle):
             if time.monotonic() >= until:
                 os.close(handle)
                 raise StoreLocked(
@@ -238,24 +237,24 @@ class FolderTarget:
         place = self.path / name
         with _name_errors(self.address):
             path.chmod(0o600)
-            disk.sync(path)
+            system.sync_file(path)
             for folder in (place.parent.parent, place.parent):
                 folder.mkdir(exist_ok=True, mode=0o700)
             path.replace(place)
             for folder in {place.parent, place.parent.parent, self.path}:
-                disk.sync(folder)
+                system.sync_folder(folder)
 
     def swap(self, body: bytes) -> None:
         """Put another manifest in the place of the one that was got."""
         passing = self.path / _STAGING / MANIFEST
         with _name_errors(self.address):
-            handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             with os.fdopen(handle, "wb") as file:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
             passing.replace(self.path / MANIFEST)
-            disk.sync(self.path)
+            system.sync_folder(self.path)
 
     def names(self) -> set[str]:
         """Return the names of all files that an export may have left here."""

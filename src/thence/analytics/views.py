@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from thence import system
 from thence.analytics.exports import MANIFEST, FolderTarget, Manifest, own_folder, read_manifest
 from thence.analytics.parquet import load_duckdb
 from thence.analytics.tables import TABLES
 from thence.errors import NotReadable, ThenceError
-from thence.memory import disk
 
 _READS: Final = frozenset({"SELECT", "MULTI"})  # several: what a PIVOT is made of
 _EXPLAIN = re.compile(r"\s*explain\s+(?:analyze\s+)?", re.IGNORECASE)
@@ -130,9 +130,10 @@ def _scratch() -> Iterator[str]:
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder of ours; OSError when somebody else does."""
+    system.refuse_windows("SQL")
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if os.fstat(handle).st_uid != os.getuid() or not disk.try_lock(handle):
+        if os.fstat(handle).st_uid != system.owner_id() or not system.try_lock(handle):
             raise BlockingIOError(f"{folder} is in use")
         yield
     finally:

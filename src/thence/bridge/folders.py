@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from thence import config
+from thence import config, system
 from thence.agents import Cursor
 from thence.bridge.sync_bundles import FolderSeen
 from thence.memory.projects import git_folder, remote_of, repository_of
@@ -115,7 +115,7 @@ def is_own_folder(path: Path) -> bool:
         status = path.stat()
     except (OSError, ValueError):
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == system.owner_id()
 
 
 def _root_commit(git: Path) -> str:

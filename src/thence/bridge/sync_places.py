@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from thence import config
+from thence import config, system
 from thence.bridge.sync_bundles import BUNDLE_NAME, MAX_BUNDLE_BYTES
 from thence.bridge.sync_ssh import SshPlace, is_ssh_folder
 from thence.errors import BadConfig, NotReadable
@@ -85,7 +85,7 @@ class FolderPlace:
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
         try:
-            handle = os.open(self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            handle = system.open_file(self._folder / name, os.O_RDONLY)
         except OSError:  # gone or a link: another machine may have removed it meanwhile
             return None
         with os.fdopen(handle, "rb") as file:

@@ -16,7 +16,7 @@ import click
 
 from thence import __version__
 from thence.cli import screen
-from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full, refuse_windows
+from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full
 
 COMMANDS = {
     "sweep": "Import new lines of your agents' logs; deletes nothing.",
@@ -361,7 +361,6 @@ def _seldom_collecting() -> Iterator[None]:
 def main() -> None:
     """Run the command line and leave with the contract's exit code."""
     try:
-        refuse_windows()
         with _seldom_collecting():
             code = thence(prog_name="thence", standalone_mode=False)
     except ThenceError as error:

@@ -9,7 +9,6 @@ service of systemd or launchd stays one, and no program has to know who started 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from thence import __version__, config
+from thence import __version__, config, system
 from thence.cli import launcher
 from thence.errors import ThenceError
 
@@ -51,13 +50,11 @@ class RunningServer(NamedTuple):
 def find_running(home: Path) -> RunningServer | None:
     """Return the server of a home; None if none runs in the background."""
     try:
-        handle = os.open(home / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        handle = system.open_file(home / LOCK, os.O_RDWR)
     except OSError:  # never started in this home
         return None
     with os.fdopen(handle, "rb") as file:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # somebody holds it: that is the server
+        if not system.try_lock(handle, shared=True):  # somebody holds it: that is the server
             return _read(file.read(4096))
     return None
 
@@ -74,14 +71,12 @@ def _read(body: bytes) -> RunningServer | None:
 def claim(home: Path, port: int) -> Iterator[None]:
     """Be the server of a home while this lasts; raises if another one is."""
     config.make_private(home)
-    handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = system.open_file(home / LOCK, os.O_RDWR | os.O_CREAT)
     with os.fdopen(handle, "r+b") as file:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not system.try_lock(handle):
             raise NotStarted(
                 "a server of this home runs already", hint="thence serve --stop stops it"
-            ) from error
+            )
         file.truncate()
         file.write(json.dumps(RunningServer(os.getpid(), port, __version__)._asdict()).encode())
         file.flush()
@@ -102,9 +97,9 @@ def start(home: Path, port: int) -> RunningServer:
         return _wait_for_server(home, lambda: True)
     if there is not None:
         stop(home)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     config.make_private(home)
-    with os.fdopen(os.open(home / LOG, flags, 0o600), "wb") as log:
+    handle = system.open_file(home / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(handle, "wb") as log:
         child = subprocess.Popen(  # noqa: S603 - our own launcher
             _command(home, port),
             stdin=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import time
 from collections import Counter
@@ -271,8 +272,8 @@ def access(home: Path) -> Iterator[Finding]:
 def space(home: Path, unread: int) -> Iterator[Finding]:
     """Tell how much room is left for the home, and whether new logs wait for it."""
     place = next(path for path in (home, *home.parents) if path.is_dir())
-    disk = os.statvfs(place)
-    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    disk = shutil.disk_usage(place)
+    free, total = disk.free, disk.total
     words = f"{size(free)} free of {size(total)}"
     details: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
     fix = "free some space, then thence sweep"

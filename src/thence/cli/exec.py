@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from thence import config
+from thence import config, system
 from thence.cli import options, wiring
 from thence.cli.home_sweep import HomeSweep
 from thence.cli.interrupts import handling
@@ -86,7 +86,8 @@ def _object(words: tuple[str, ...], code: int, report: SweepReport | None, why: 
 def run(words: tuple[str, ...]) -> int:
     """Run it in our place: it has our streams, and the keys are its own."""
     # The keys that stop a program are left to the command: it decides, and we sweep after it.
-    with handling([signal.SIGINT, signal.SIGQUIT], _ignore):
+    keys = [signal.SIGINT] if system.IS_WINDOWS else [signal.SIGINT, signal.SIGQUIT]
+    with handling(keys, _ignore):
         try:
             done = subprocess.run(words, check=False)  # noqa: S603 - what was asked for
         except OSError as error:

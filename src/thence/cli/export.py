@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import click
 
-from thence import __version__
+from thence import __version__, system
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.read_notices import exit_code
@@ -352,7 +352,7 @@ def _line(value: JSON, redactor: Redactor | None) -> str:
 def _write(path: Path, lines: Iterator[str]) -> None:
     passing = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
         passing.replace(path)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from thence import config
+from thence import config, system
 from thence.cli.columns import TextCell, tell, tilde
 from thence.cli.terminal import as_json, clean, say
 from thence.errors import BadConfig, ThenceError
@@ -173,7 +173,7 @@ def body_of(path: Path) -> bytes | None:
     """Return what a file of settings holds; None where there is none."""
     try:
         # Opening a pipe that nobody writes to would wait for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = system.open_linked(path, os.O_RDONLY)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise EditRefused(

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from thence import __version__, config
+from thence import __version__, config, system
 from thence.cli import processes
 from thence.errors import BadConfig, is_in_uv_cache
 
@@ -77,6 +77,7 @@ def command(home: Path, *arguments: str) -> list[str]:
 
 def script(home: Path) -> str:
     """Return the text of the launcher that starts this thence."""
+    system.refuse_windows("what starts thence by itself (hooks, services, timers)")
     nudge = Path(__file__).with_name("nudge.py")
     return _SCRIPT.format(
         version=__version__,

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thence import system
 from thence.agents.profiles import Agent, agents
 from thence.agents.samples import Machine, Record, fake_token, made_id, timed_id
 
@@ -66,7 +67,8 @@ def write(folder: Path, now: datetime, only: Collection[str] = ()) -> Homes:
     for agent in _sample_agents():
         if (sample := agent.sample) is not None and (not only or agent.name in only):
             agent.ask(sample, Machine(places.of(agent.name), places.work), now)
-    _write_own(places)
+    if not system.IS_WINDOWS:
+        _write_own(places)
     return places
 
 

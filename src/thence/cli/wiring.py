@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thence import config
+from thence import config, system
 from thence.errors import BadConfig, NotReadable, SessionNotFound
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _has_journal(project: Path) -> bool:
         status = (project / LOCAL_SESSIONS).lstat()
     except (OSError, ValueError):
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == system.owner_id()
 
 
 def _parse_roots(

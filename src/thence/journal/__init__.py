@@ -26,8 +26,12 @@ signals      what is open brought to the disk when the process is told to end
 aio          a session for harnesses with an event loop
 """
 
-from thence.journal.catalog import SessionEntry
-from thence.journal.journal import Journal
-from thence.journal.session import Receipt, Session
+from thence import system
+
+system.refuse_windows("the journal")  # before the modules below, which need more than it has
+
+from thence.journal.catalog import SessionEntry  # noqa: E402
+from thence.journal.journal import Journal  # noqa: E402
+from thence.journal.session import Receipt, Session  # noqa: E402
 
 __all__ = ["Journal", "Receipt", "Session", "SessionEntry"]

@@ -22,8 +22,8 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
+from thence import system
 from thence.errors import NotAppendable, NotReadable
-from thence.memory import disk
 from thence.memory.rows import CURSOR
 from thence.memory.sqlite_rows import TIER_1
 
@@ -88,11 +88,11 @@ def drop_upgrade_copies(store: Path, *, days: float = UPGRADE_COPY_DAYS) -> None
 def _write(store: Path, to: Path) -> None:
     passing = to.with_name(f".{to.name}.{os.getpid()}.tmp")
     try:
-        os.close(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         _copy(store, passing)
-        disk.sync(passing)
+        system.sync_file(passing)
         passing.replace(to)
-        disk.sync(to.parent)
+        system.sync_folder(to.parent)
     finally:
         for left in ("", "-wal", "-shm", "-journal"):
             passing.with_name(passing.name + left).unlink(missing_ok=True)

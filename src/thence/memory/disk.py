@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -11,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import apsw
+
+from thence import system
 
 _DATABASE = b"SQLite format 3\0"  # what every SQLite file begins with
 _BESIDE_DATABASE = ("-wal", "-shm", "-journal")  # how SQLite names what lies beside a file
@@ -25,16 +26,7 @@ def _close_locks() -> None:
         os.close(_LOCKS.pop())
 
 
-os.register_at_fork(after_in_child=_close_locks)
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the entries of a folder, durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+system.at_fork(_close_locks)
 
 
 def sync_data(handles: Sequence[int]) -> None:
@@ -48,7 +40,7 @@ def sync_data(handles: Sequence[int]) -> None:
     def sync_some(some: Sequence[int]) -> None:
         try:
             for handle in some:
-                os.fdatasync(handle)
+                system.sync_data(handle)
         except OSError as error:
             failed.append(error)
 
@@ -67,28 +59,16 @@ def sync_data(handles: Sequence[int]) -> None:
         raise failed[0]
 
 
-def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Whether the lock of an open file is ours now; it is let go when the file is closed.
-
-    A `shared` lock may be held by several at once, but not beside an exclusive one.
-    """
-    try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def lock(path: Path, until: float, *, shared: bool = False) -> Iterator[None]:
     """Hold the lock of a file, made when it is not there; TimeoutError when it is not ours by then.
 
     `until` is a moment of the monotonic clock.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = system.open_file(path, os.O_RDWR | os.O_CREAT)
     _LOCKS.add(handle)
     try:
-        while not try_lock(handle, shared=shared):
+        while not system.try_lock(handle, shared=shared):
             if time.monotonic() >= until:
                 raise TimeoutError(path)
             time.sleep(_PAUSE_S)

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from thence import system
 from thence.format.records import JSON
 
 FILE: Final = "dismissed-todos.jsonl"
@@ -53,8 +54,7 @@ def dismissed_todos(home: Path) -> frozenset[str]:
 
 def set_dismissed(home: Path, todo: str, *, is_dismissed: bool) -> None:
     """Dismiss a to-do, or show it again; on the disk on return."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    descriptor = os.open(home / FILE, flags, 0o600)
+    descriptor = system.open_file(home / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.write(descriptor, msgspec.json.encode(DismissalLine(todo, is_dismissed)) + b"\n")
         os.fsync(descriptor)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
 
+from thence import system
 from thence.format import codec
 from thence.format.graph import State
 from thence.format.normal import SessionEvent, event_id, one_line
@@ -126,14 +127,14 @@ def forget_notes(home: Path, session_uid: str) -> int:
     count = 0
     for kind in ALL_KINDS:
         try:
-            handle = os.open(note_path(home, kind), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = system.open_file(note_path(home, kind), os.O_RDWR)
         except (FileNotFoundError, NotADirectoryError):
             continue
         with os.fdopen(handle, "r+b", buffering=0) as file:
             offset = 0
             for line in file.readall().split(b"\n"):
                 if _is_of(line, kind, session_uid):
-                    os.pwrite(handle, b" " * len(line), offset)
+                    system.write_at(handle, b" " * len(line), offset)
                     count += 1
                 offset += len(line) + 1
             os.fsync(handle)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from thence import system
 from thence.agents import Adapter
 
 FOLDER = "queue"
@@ -126,7 +127,7 @@ def _claim(path: Path) -> Path | None:
 def _read(path: Path) -> Nudge | None:
     """Read a nudge; None when it is none, whatever it is."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = system.open_file(path, os.O_RDONLY)
     except OSError:  # taken by another sweep between listing and opening
         return None
     try:

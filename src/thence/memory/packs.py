@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -36,6 +35,7 @@ from typing import Final, NamedTuple, Protocol
 
 import zstandard
 
+from thence import system
 from thence.errors import DiskFull, NotAppendable, SessionBusy, ThenceError, is_disk_full
 from thence.memory import disk
 
@@ -59,8 +59,6 @@ MAX_UNSYNCED_PACKS: Final = 64
 
 _SLOTS: Final = 3
 _TRIES: Final = 8
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REF = re.compile(
     r"(?P<frame>([a-z2-7]{20})-([0-2])#([0-9]{1,15}),([0-9]{1,15}))"
     r",(?P<start>[0-9]{1,10}),(?P<size>[0-9]{1,10}),(?P<crc>[0-9a-f]{8})"
@@ -345,7 +343,7 @@ class Packs:
             if len(waiting) > 1:
                 # The kernel starts to write all of them before we wait for the first.
                 for writer in waiting:
-                    os.posix_fadvise(writer.handle, 0, 0, os.POSIX_FADV_DONTNEED)
+                    system.start_writing(writer.handle)
             disk.sync_data([writer.handle for writer in waiting])
             self._enter({writer.file for writer in waiting})
         except OSError as error:
@@ -368,7 +366,7 @@ class Packs:
     def _enter(self, files: set[str]) -> None:
         """Make sure that the folder's entries of these files are durable."""
         if not files <= self._entered:
-            disk.sync(self.folder)
+            system.sync_folder(self.folder)
             self._entered |= files
 
     def _open_last(self, pack: str) -> _Writer:
@@ -386,16 +384,17 @@ class Packs:
             _make_folder(self.folder)
         try:
             path = self.folder / _file(pack, slot)
-            handle = os.open(path, _APPEND | (os.O_CREAT if make else 0), 0o600)
+            handle = system.open_file(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if make else 0))
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not system.try_lock(handle):
+                raise BlockingIOError(errno.EAGAIN, "another process writes it")
             here = os.fstat(handle)
             if not stat.S_ISREG(here.st_mode):
                 raise OSError(errno.EINVAL, "is not a regular file")
             if here.st_nlink:
-                os.fchmod(handle, 0o600)
+                system.make_private(handle)
                 return _Writer(handle, pack, slot)
         except BaseException:
             os.close(handle)
@@ -437,7 +436,7 @@ class Packs:
 
     def _open_pack(self, where: Ref) -> int:
         try:
-            return os.open(f"{self.folder}/{where.file}", _READ)
+            return system.open_file(f"{self.folder}/{where.file}", os.O_RDONLY)
         except FileNotFoundError as error:
             raise PackMissing(
                 f"the pack {where.file} is gone",
@@ -550,7 +549,7 @@ class Packs:
             payloads = self.read_all(map(str, moving))
             written = writer.write(payloads)
             renamed |= {str(old): new for old, new in zip(moving, written, strict=True)}
-            os.fdatasync(writer.handle)
+            system.sync_data(writer.handle)
             self._enter({writer.file})
         except BaseException:
             if target_slot is None:
@@ -580,7 +579,7 @@ class Packs:
             (self.folder / name).unlink(missing_ok=True)
             self._entered.discard(name)
         if slots:
-            disk.sync(self.folder)
+            system.sync_folder(self.folder)
         return freed
 
     def tidy(self, keep: Iterable[str], *, before: float) -> int:
@@ -682,13 +681,13 @@ def _make_folder(folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    disk.sync(folder.parent)
+    system.sync_folder(folder.parent)
 
 
 def _pread(handle: int, length: int, offset: int) -> bytes:
     """Read so many bytes, in as many reads as it takes; fewer only at the end of the file."""
     parts = []
-    while length and (part := os.pread(handle, length, offset)):
+    while length and (part := system.read_at(handle, length, offset)):
         parts.append(part)
         length -= len(part)
         offset += len(part)

@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from thence import system
 from thence.errors import DiskFull, ThenceError, is_disk_full
 
 MAX_WAITING_PARCELS = 8
@@ -66,6 +67,8 @@ class ReaderFailure(msgspec.Struct, frozen=True):
 
 def may_fork() -> bool:
     """Whether this process has one thread: locks that another one holds stay locked in a child."""
+    if system.IS_WINDOWS:
+        return False
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1
     except OSError:  # no /proc: Python at least knows its own threads
@@ -74,13 +77,7 @@ def may_fork() -> bool:
 
 def _runs(number: str) -> bool:
     """Whether a process is there: sweeps into other stores may share a folder with this one."""
-    try:
-        os.kill(int(number), 0)
-    except PermissionError:  # somebody else's process: it runs
-        return True
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    return True
+    return number.isdecimal() and system.is_running(int(number))
 
 
 class Turns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import apsw
 
+from thence import system
 from thence.errors import (
     BadConfig,
     DiskFull,
@@ -121,8 +123,7 @@ class SqliteFile:
         A file that is there must not be opened here: to close it would let go of SQLite's locks.
         """
         with contextlib.suppress(FileExistsError):  # another process made it: open theirs
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(self.path, flags, 0o600))
+            os.close(system.open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
 
     def _as_it_lies(self, error: apsw.Error) -> apsw.Connection:
         """Open for reading alone, where nothing can be written: a full disk, a read-only home.
@@ -253,6 +254,5 @@ class SqliteFile:
 
     def _has_room(self, pages: int) -> bool:
         """Whether the disk has twice the room that a change of so many pages takes in the log."""
-        here = os.statvfs(self.path)
         size = int(first(self._db, "PRAGMA page_size"))
-        return here.f_bavail * here.f_frsize > 2 * pages * size
+        return shutil.disk_usage(self.path).free > 2 * pages * size

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from thence import config
+from thence import config, system
 
 MAX_SIGNED_IN: Final = 64
 """Browsers that are signed in at a time, at most."""
@@ -77,7 +77,7 @@ class Cookies:
         if self._path is None:
             return {}
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = system.open_file(self._path, os.O_RDONLY)
             with os.fdopen(descriptor, "rb") as file:
                 rows = msgspec.json.decode(file.read(MAX_FILE_BYTES), type=list[SignedIn])
         except (OSError, msgspec.MsgspecError):  # a lost file costs signing in again

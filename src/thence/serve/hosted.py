@@ -17,6 +17,7 @@ anything about permissions is refused; a session that is gone on with starts wit
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -32,11 +33,10 @@ from thence.format import layout
 from thence.format.normal import session_uid
 from thence.format.records import JSON, blocks
 from thence.format.repair import not_approved, synthetic
-from thence.journal import Journal, Session
-from thence.journal.idle import Idle
-from thence.journal.ids import now_text
 
 if TYPE_CHECKING:
+    from thence.journal import Journal, Session
+    from thence.journal.idle import Idle
     from thence.serve.context import AppContext
     from thence.serve.live import Hub
 
@@ -126,13 +126,19 @@ class HostedSessions:
     def __init__(self, context: AppContext, hub: Hub) -> None:
         self._context = context
         self._hub = hub
-        self._journal = Journal(context.home, enabled=context.writes)
         self._open_sessions: dict[str, OpenSession] = {}
         self._mutex = threading.RLock()
         self._stop = threading.Event()
         self._is_used = threading.Event()
         """Whether a session was opened here: before that there are no timers."""
         self._thread = threading.Thread(target=self._run, name="thence-hosted", daemon=True)
+
+    @functools.cached_property
+    def _journal(self) -> Journal:
+        """The journal of this home: loaded for the first client that writes."""
+        from thence.journal import Journal
+
+        return Journal(self._context.home, enabled=self._context.writes)
 
     # -- living -------------------------------------------------------------------------
 
@@ -190,6 +196,9 @@ class HostedSessions:
             raise NotAppendable("recording is switched off", hint="unset THENCE_NO_PERSISTENCE")
 
     def _hold(self, session: Session) -> OpenSession:
+        from thence.journal.idle import Idle
+        from thence.journal.ids import now_text
+
         def close_idle() -> None:
             session.close("idle")
             with self._mutex:

@@ -13,7 +13,6 @@ from litestar.params import FromPath, JSONBody
 from thence.format.figures import clean
 from thence.format.normal import one_line
 from thence.format.records import JSON
-from thence.journal.notebook import append_note
 from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label, label_changes, tag_of
 from thence.memory.notes import Kind, note_path, read_notes
 from thence.serve.clock import DisplayClock
@@ -110,6 +109,8 @@ def remove_note(
 
 
 def _append(context: AppContext, kind: Kind, payload: dict[str, JSON]) -> str:
+    from thence.journal.notebook import append_note
+
     return append_note(note_path(context.home, kind), kind, payload).uuid or ""
 
 

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from thence import __version__, config
+from thence import __version__, config, system
 from thence.memory.exclusion import Exclusion
 from thence.memory.folder_lookup import digest_stamps, has_sessions
 from thence.memory.projects import repository_of
@@ -169,7 +169,7 @@ def save_lines(
     passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         config.make_private(path.parent)
-        handle = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(page, file)
         passing.replace(path)

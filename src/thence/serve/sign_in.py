@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from thence import system
+
 PREFIX: Final = "sign-in-"
 SUFFIX: Final = ".html"
 LEFTOVER_AGE_S: Final = 120.0
@@ -38,8 +40,8 @@ _PAGE: Final = """<!doctype html>
 def write(home: Path, url: str, ticket: str) -> Path:
     """Write the page that leads to a URL with this ticket, and return its path."""
     path = _path(home, ticket)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+    handle = system.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(_PAGE.format(url=html.escape(url)))
     return path
 

@@ -16,7 +16,6 @@ delete them with the rest of their session. Names are hashes, never text from el
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
 import zlib
@@ -29,6 +28,7 @@ from urllib.parse import unquote, urlsplit
 
 import zstandard
 
+from thence import system
 from thence.errors import BadConfig, MissingPackage, NotAppendable
 from thence.memory.packs import (
     CACHED_BYTES,
@@ -506,9 +506,6 @@ def shelf_at(url: str) -> Bucket:
 
 def _settle(path: Path) -> None:
     """Wait until a file, and its name in the folders above it, are on the disk."""
-    for place in (path, path.parent, path.parent.parent):
-        handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    system.sync_file(path)
+    for folder in (path.parent, path.parent.parent):
+        system.sync_folder(folder)

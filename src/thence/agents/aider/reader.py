@@ -74,4 +74,4 @@ def _source(path: str) -> Source | None:
     time = b"".join(match.groups()[:6]).decode()
     mark = blake2b(match[7], digest_size=4).hexdigest()
     session = f"{time[:8]}-{time[8:]}-{mark}"
-    return Source(Aider.name, session, (File(path, "main"),), path.rpartition("/")[0])
+    return Source(Aider.name, session, (File(path, "main"),), str(Path(path).parent))

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from thence import system
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, contents, files
 from thence.agents.claude import sources
 from thence.agents.records import moment, text
@@ -125,13 +126,7 @@ def _root_of(path: Path) -> Path:
 
 def _is_running(pid: int, started: JSON) -> bool:
     """Whether a process is there, and, where that can be told, is still the same one."""
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        pass  # it is there, and somebody else's
-    except (OSError, OverflowError):
+    if pid <= 0 or not system.is_running(pid):
         return False
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()

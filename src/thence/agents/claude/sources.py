@@ -127,7 +127,7 @@ class ClaudeFiles:
         names = {entry.name for entry in entries_in(folder)}
         for entry in walk(f"{folder}/subagents", 3) if "subagents" in names else ():
             run = entry.path[len(folder) + len("/subagents/") : -len(entry.name)]
-            self._add_side(entry, run.removeprefix("workflows/"))
+            self._add_side(entry, run.replace(os.sep, "/").removeprefix("workflows/"))
         for entry in walk(f"{folder}/workflows", 0) if "workflows" in names else ():
             if entry.name.endswith(".json"):
                 self.add(entry.path, f"workflow/{entry.name}", is_document=True)

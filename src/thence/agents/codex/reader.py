@@ -127,7 +127,7 @@ def _identity(path: str) -> tuple[str, str]:
 
     Names and first lines agree in every rollout that Codex writes, and a name costs nothing.
     """
-    base = path.rpartition("/")[2]
+    base = Path(path).name
     if named := _NAME.search(base):
         thread, segment = named.groups()
         return thread.lower(), (segment or thread).lower()
@@ -149,7 +149,7 @@ def _current_file(file: File) -> File:
         return file
     plain = path.removesuffix(_PACKED)
     other = plain if path != plain else plain + _PACKED
-    archived = _root(Path(path)) / LOGS[1] / plain.rpartition("/")[2]
+    archived = _root(Path(path)) / LOGS[1] / Path(plain).name
     for place in (other, str(archived), f"{archived}{_PACKED}"):
         if os.path.lexists(place):
             return msgspec.structs.replace(file, path=place)

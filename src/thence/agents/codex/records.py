@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 
 import msgspec
 
@@ -169,7 +170,7 @@ class RolloutReader:
         self._session = source.session
         self._file = file
         self._generation = mark.generation
-        self._segment = "_" in file.path.rpartition("/")[2]
+        self._segment = "_" in Path(file.path).name
         try:
             self._state = msgspec.convert(mark.carry or {}, RolloutState)
         except msgspec.ValidationError:

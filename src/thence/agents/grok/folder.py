@@ -62,7 +62,7 @@ def session_in(folder: str, root: str = "") -> Source | None:
     """
     own_names, has_children = _list_files(folder)
     if LOG not in own_names:
-        is_named, has_summary = is_id(folder.rpartition("/")[2]), SUMMARY in own_names
+        is_named, has_summary = is_id(Path(folder).name), SUMMARY in own_names
         if CHAT in own_names:
             if not is_named and not has_summary:
                 return None
@@ -105,7 +105,7 @@ def _source(folder: str, root: str, own_names: set[str], *, has_children: bool) 
 
 
 def _session(folder: str, own_names: set[str]) -> str:
-    name = folder.rpartition("/")[2]
+    name = Path(folder).name
     if is_id(name):
         return name
     info = files.document(f"{folder}/{SUMMARY}").get("info") if SUMMARY in own_names else None
