@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, Response, Route, expect
+from playwright.sync_api import Browser, Page, Response, Route, expect
 
 from tests.serve import browser as browsers
 from tests.serve.conftest import House
@@ -29,6 +29,9 @@ CURRENT = """() => {
   return [Math.round(box.left), Math.round(box.top)];
 }"""
 """Where the match that is shown stands."""
+
+LATE = re.compile("/event/|whole=1")
+"""Requests for what a match is in, where the page does not have it."""
 
 
 # -- links ----------------------------------------------------------------------------------
@@ -92,6 +95,56 @@ def test_enter_before_the_answer_keeps_its_place(browser: Browser, house: House)
         page.wait_for_timeout(600)
         expect(page.locator("#n-of")).to_have_text(re.compile(r"^1 of \d+$"))
         page.wait_for_function(SHOWN)
+
+
+def test_a_match_that_comes_late_does_not_take_back_who_went_on(
+    browser: Browser, house: House
+) -> None:
+    """What is fetched for a match is held back until the next ones are asked for: the last stays.
+
+    So it is the one that is shown to who waits for each.
+    """
+    with browsers.tab(browser, house) as tab:
+        waiting: list[Route] = []
+
+        def hold(route: Route) -> None:
+            waiting.append(route)
+
+        def go_on(page: Page) -> None:
+            before = page.locator("#n-of").inner_text()
+            page.locator("#find").press("Enter")
+            expect(page.locator("#n-of")).not_to_have_text(before)
+
+        def find_hours() -> Page:
+            page = tab.go(tides(house))
+            page.locator("#find").fill("hour")
+            expect(page.locator("#n-of")).to_have_text("5")
+            return page
+
+        def shown(page: Page) -> tuple[str, str | None]:
+            page.wait_for_function(SHOWN)
+            return page.locator("#n-of").inner_text(), page.locator(".ev.hit").get_attribute("id")
+
+        page, matches = find_hours(), []
+        for _ in range(5):
+            go_on(page)
+            matches.append(shown(page))
+        held = 0
+        page.route(LATE, hold)
+        for steps in (2, 3, 4):
+            page = find_hours()
+            for _ in range(steps):
+                go_on(page)
+            page.wait_for_timeout(100)  # for the last request to be made
+            held += len(waiting)
+            while waiting:
+                with page.expect_response(LATE):
+                    waiting.pop().continue_()  # the last one first
+            page.wait_for_timeout(200)  # for it to be shown, if it is
+
+            assert shown(page) in matches
+        assert held
+        assert [] == tab.errors
 
 
 def test_rows_that_come_late_leave_the_match_in_view(browser: Browser, house: House) -> None:

@@ -34,13 +34,14 @@ SHOWN = """() => {
   const row = document.querySelector(".ev.hit"), box = row?.getBoundingClientRect();
   const range = [...(CSS.highlights.get("current") ?? [])][0];
   const mark = range?.getBoundingClientRect();
+  if (document.querySelector(".finder[aria-busy=true]")) return false;
   return Boolean(box && box.bottom > 80 && box.top < innerHeight
     && row.contains(range?.startContainer)
     && mark && mark.width && mark.top > 60 && mark.bottom < innerHeight);
 }"""
 """Whether the row of a hit is in view, and in it the word that was looked for.
 
-Until the words of a row are there, the mark is still in the row of the match before.
+Until the page has what the next match is in, the match before it is marked.
 """
 
 QUERIES = ("clock", "hour", "token", "pytest", "gauge", '"missing hour"', "kind:error failed")

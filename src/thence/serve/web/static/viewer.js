@@ -320,12 +320,16 @@
   let unseen = null;
   addEventListener("htmx:afterSettle", (ev) => { if (unseen?.row.contains(ev.target)) arrive(unseen.row, unseen.isResult); });
   const waited = (ms) => new Promise((done) => setTimeout(done, ms));
-  // Shows a row that is on the page; false when the words are not to be seen in it.
+  // Shows a row that is on the page; false when the words are not to be seen in it. Words may take
+  // a while to come: who was sent elsewhere meanwhile is not taken back.
+  let arrivals = 0;
   async function arrive(row, isResult = false, isQuiet = false) {
+    const number = ++arrivals;
     all(".ev.hit").forEach((el) => { if (el !== row) el.classList.remove("hit"); });
     row.classList.add("hit");
     reveal(row, !one(":scope > .aside", row));
     for (let i = 0; i < 40 && one("details[open] > .in > .unfetched", row); i++) await waited(50);
+    if (number !== arrivals) return true;
     one(".cursor")?.classList.remove("cursor");
     at = row;
     isResultShown = isResult;
@@ -351,8 +355,14 @@
     count.textContent = hits.list.length ? `${hits.list.length}` : "no match";
     one(".finder .steps").hidden = !hits.list.length;
   }
+  let steps = 0; // that are under way: each may fetch what its match is in
   async function stepHit(by) {
     if (!finder) return;
+    steps += 1;
+    one(".finder").ariaBusy = "true";
+    try { await showNext(by); } finally { steps -= 1; if (!steps) one(".finder").ariaBusy = "false"; }
+  }
+  async function showNext(by) {
     if (!hits && finder.value.trim()) {
       const shown = one("#thread").dataset.target;
       await look();
@@ -367,7 +377,7 @@
     const row = document.getElementById(name);
     if (row && await arrive(row, event !== name)) return;
     const fresh = one("#thread", await fetched(`${urlOf(event, hits.text).split("#")[0]}&whole=1`));
-    if (!fresh) return;
+    if (!fresh || hits?.list[hits.at]?.[0] !== event) return; // the next match was asked for meanwhile
     const node = document.importNode(fresh, true);
     one("#thread").replaceWith(node);
     window.htmx?.process(node);
