@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python says which Python makes a new .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo team-demo docs test quick e2e conformance lint fix bench prove truth proof smoke dist image constraints clean ready-run ready-dev
+.PHONY: help run demo team-demo docs test quick e2e windows conformance lint fix bench prove truth proof smoke dist image constraints clean ready-run ready-dev
 
 BIN := .venv/bin
 export PYTHON
@@ -35,6 +35,10 @@ quick: ready-dev ## the everyday subset of the tests
 e2e: ready-dev ## our hooks in the real clients, on loopback; fetches the clients
 	@$(BIN)/python scripts/clients
 	@$(BIN)/python -m pytest -n auto --maxprocesses=4 -m e2e tests/e2e
+
+windows: ready-dev ## import, search and view on a Windows Python under Wine; fetches both (1 GB)
+	@scripts/windows
+	@$(BIN)/python -m pytest -m e2e tests/e2e/test_windows.py
 
 conformance: ready-dev ## the owners' own tests of what we bridge to; fetches their SDKs (600 MB)
 	@scripts/conformance $(SUITES)

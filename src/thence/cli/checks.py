@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import stat
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from thence import system
 from thence.cli import wiring
 from thence.cli.columns import agent_label, present, short_id, since, tilde, when
 from thence.cli.findings import Finding, Level
@@ -203,6 +205,8 @@ def caps(store: Store | None) -> Iterator[Finding]:
 
 
 def _projects() -> Iterator[Finding]:
+    if system.IS_WINDOWS:  # nothing is recorded there
+        return
     from thence import Journal
 
     settings = wiring.settings()
@@ -228,6 +232,8 @@ def _projects() -> Iterator[Finding]:
 
 def modes(home: Path) -> Iterator[Finding]:
     """Find what others may read, or what is not ours."""
+    if system.IS_WINDOWS:  # modes say nothing there: the user's folder keeps others out
+        return
     from thence.memory.disk import paths_below
 
     wrong: list[tuple[Path, int]] = []
@@ -247,6 +253,15 @@ def modes(home: Path) -> Iterator[Finding]:
     fix = f"chmod -R go= {tilde(str(path if len(wrong) == 1 else home))}"
     entries = [{"path": str(path), "mode": f"{mode:04o}"} for path, mode in wrong]
     yield Finding("modes", "warning", clean(words), fix, {"modes": entries})
+
+
+def untested_system() -> Iterator[Finding]:
+    """Tell where nobody has tested what runs here."""
+    if system.IS_WINDOWS:
+        words = "Windows is untested: sessions can be imported, searched and viewed"
+        yield Finding("system", "note", words, "to record sessions and for hooks: thence in WSL")
+    elif sys.platform == "darwin":
+        yield Finding("system", "note", "macOS is untested")
 
 
 def place(home: Path, mounts: str = "/proc/self/mountinfo") -> Iterator[Finding]:
@@ -580,6 +595,7 @@ def run_all(*, deep: bool) -> list[Finding]:
 
 def _homely(home: Path, unread: int) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
     return (
+        ("system", untested_system),
         ("queue", lambda: queue(home)),
         ("modes", lambda: modes(home)),
         ("access", lambda: access(home)),

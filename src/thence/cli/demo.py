@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence import system
 from thence.cli import load_command, options, processes, viewer, wiring
 from thence.cli.columns import DIM, tell
 from thence.cli.terminal import as_json, clean, columns, say, style
@@ -131,7 +133,13 @@ def _live_there(homes: Homes) -> None:
     """Let this process find the made-up agents only."""
     for name in _unset():
         os.environ.pop(name, None)
-    os.environ.update(homes.env | {"HOME": str(homes.work.parent)})
+    os.environ.update(_variables(homes))
+
+
+def _variables(homes: Homes) -> dict[str, str]:
+    """Return the variables that lead to the made-up agents."""
+    name = "USERPROFILE" if system.IS_WINDOWS else "HOME"
+    return homes.env | {name: str(homes.work.parent)}
 
 
 def _unset() -> tuple[str, ...]:
@@ -151,8 +159,14 @@ def _swept() -> object:
 
 def _script(homes: Homes) -> Path:
     """Write a command that lives there, so that nothing has to be set or undone."""
-    folder = homes.work.parent
-    env = homes.env | {"HOME": str(folder)}
+    folder, env = homes.work.parent, _variables(homes)
+    if system.IS_WINDOWS:
+        values = dict.fromkeys(_unset(), "") | env
+        lines = [f'set "{name}={value}"' for name, value in values.items()]
+        path = folder / "thence.cmd"
+        run = subprocess.list2cmdline(processes.thence())
+        path.write_text("\n".join(["@echo off", "setlocal", *lines, f"{run} %*", ""]))
+        return path
     assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
     run = shlex.join(processes.thence())
     path = folder / "thence"
@@ -166,12 +180,13 @@ def _next(script: Path, homes: Homes) -> list[str]:
     from thence.cli.sample_machine import made_id
 
     main = made_id("clock-change")[:4]
+    remove = "rmdir /s" if system.IS_WINDOWS else "rm -r"
     rows = (
         (f"{script} ls --tree", "forks and subagents below their parents"),
         (f"{script} show {main}", "a rewind, a compaction, a subagent, a correction"),
         (f"{script} search clock change", "across the sessions of all agents"),
         (f"{script} resume", "choose a session to resume"),
-        (f"rm -r {homes.work.parent}", "remove the samples"),
+        (f"{remove} {homes.work.parent}", "remove the samples"),
     )
     wide = max(columns(line) for line, _ in rows)
     return [

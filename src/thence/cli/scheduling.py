@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from thence import config
+from thence import config, system
 from thence.agents.profiles import folder_variables
 from thence.cli import launcher
 from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out
@@ -279,7 +279,7 @@ class LaunchdAgent:
     def __init__(self) -> None:
         self.label = f"{self.plain_label}{home_suffix()}"
         self._path = Path.home() / "Library" / "LaunchAgents" / f"{self.label}.plist"
-        self._domain = f"gui/{os.getuid()}"
+        self._domain = f"gui/{system.owner_id()}"
 
     def plan_start(self, program: list[str], settings: Mapping[str, Any]) -> SchedulePlan:
         """Plan the file, and to load it: launchd refuses one that is loaded already."""
