@@ -58,11 +58,11 @@ def test_a_file_is_opened_without_following_a_link_or_waiting_for_a_pipe(tmp_pat
         system.open_file(tmp_path / "pipe", os.O_RDONLY),
         system.open_linked(tmp_path / "link", os.O_RDONLY),
     ]
-    found = [system.read_at(handle, 3, 2) for handle in (handles[0], handles[2])]
+    parts = [system.read_at(handle, 3, 2) for handle in (handles[0], handles[2])]
     for handle in handles:
         os.close(handle)
 
-    assert [b"ere", b"ere"] == found
+    assert [b"ere", b"ere"] == parts
     with pytest.raises(OSError, match="link"):
         system.open_file(tmp_path / "link", os.O_RDONLY)
 

@@ -162,8 +162,8 @@ def test_the_viewer_shows_a_session(machine: Machine) -> None:
     with viewer(machine) as link:
         browser.open(link).read()
         host = link.partition("/enter")[0]
-        found = browser.open(f"{host}/sessions?q=clock").read().decode()
-        session = re.search(r'href="(/sessions/claude:[\w-]+)', found)
+        listed = browser.open(f"{host}/sessions?q=clock").read().decode()
+        session = re.search(r'href="(/sessions/claude:[\w-]+)', listed)
         assert session is not None
         page = browser.open(f"{host}{session[1]}").read().decode()
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from tests.memory.killed import _arm
 from tests.memory.stored import opened
+from thence import system
 from thence.analytics import parquet, views
 from thence.analytics.exports import MANIFEST, FolderTarget, Manifest, read_manifest
 from thence.analytics.parquet import ExportReport, export, load_duckdb
 from thence.analytics.tables import TABLES
-from thence.memory import disk
 
 _STEPS = (
     *((FolderTarget, name) for name in ("put", "swap", "delete")),
     *((parquet._Scratch, name) for name in ("flush", "touch", "write")),
-    (disk, "sync"),
+    *((system, name) for name in ("sync_file", "sync_folder")),
 )
 
 

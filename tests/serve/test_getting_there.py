@@ -129,21 +129,21 @@ def test_a_match_that_comes_late_does_not_take_back_who_went_on(
         for _ in range(5):
             go_on(page)
             matches.append(shown(page))
-        held = 0
+        late_requests = 0
         page.route(LATE, hold)
         for steps in (2, 3, 4):
             page = find_hours()
             for _ in range(steps):
                 go_on(page)
             page.wait_for_timeout(100)  # for the last request to be made
-            held += len(waiting)
+            late_requests += len(waiting)
             while waiting:
                 with page.expect_response(LATE):
                     waiting.pop().continue_()  # the last one first
             page.wait_for_timeout(200)  # for it to be shown, if it is
 
             assert shown(page) in matches
-        assert held
+        assert late_requests
         assert [] == tab.errors
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import shlex
-import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -164,7 +163,7 @@ def _script(homes: Homes) -> Path:
         values = dict.fromkeys(_unset(), "") | env
         lines = [f'set "{name}={value}"' for name, value in values.items()]
         path = folder / "thence.cmd"
-        run = subprocess.list2cmdline(processes.thence())
+        run = " ".join(f'"{word}"' for word in processes.thence())
         path.write_text("\n".join(["@echo off", "setlocal", *lines, f"{run} %*", ""]))
         return path
     assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())

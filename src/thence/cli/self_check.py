@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from thence import __version__, config
+from thence import __version__, config, system
 from thence.cli import options, processes
 from thence.cli.columns import TextCell, table
 from thence.cli.terminal import answer, clean, several, width
@@ -113,8 +113,11 @@ def _lines(checks: list[CheckResult], failed: int) -> Iterator[str]:
 
 def _has_packages() -> Iterator[CheckResult]:
     """Import every package that the base install needs."""
-    wanted = [need for need in metadata.requires("thence") or () if "extra ==" not in need]
-    names = [need.partition(";")[0].partition(">")[0].strip() for need in wanted]
+    names = [
+        need.partition(";")[0].partition(">")[0].strip()
+        for need in metadata.requires("thence") or ()
+        if "extra ==" not in need and (system.IS_WINDOWS or "win32" not in need)
+    ]
     for name in names:
         try:
             import_module(_MODULES.get(name, name.replace("-", "_")))
