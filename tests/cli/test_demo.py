@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from thence.agents.profiles import agents
-from thence.cli import sample_machine, serve, viewer, wiring
+from thence.cli import demo, sample_machine, serve, viewer, wiring
 from thence.errors import NotAppendable
 
 MOMENT = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -49,6 +49,21 @@ def test_it_has_what_real_machines_have(elsewhere: Path, run: Run, tmp_path: Pat
     assert {"github-token": 1} == answer["sweep"]["redactions"]
     assert (0, 0) == (answer["sweep"]["failed"], answer["sweep"]["skipped"])
     assert 0 < sum(sum(row.ticks.values()) for row in rows.values())
+
+
+def test_the_command_that_is_left_is_one_for_windows_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads every program to the made-up machine; `make windows` runs it."""
+    monkeypatch.setattr("thence.system.IS_WINDOWS", True)
+    script = demo._script(sample_machine.homes(tmp_path))
+    lines = script.read_text().splitlines()
+
+    assert "thence.cmd" == script.name
+    assert ["@echo off", "setlocal"] == lines[:2]
+    assert f'set "USERPROFILE={tmp_path}"' in lines
+    assert 'set "THENCE_STORE="' in lines
+    assert lines[-1].endswith('"thence" %*')
 
 
 @pytest.mark.slow

@@ -267,6 +267,26 @@ def test_a_home_on_the_network_is_warned_of(tmp_path: Path, kind: str, level: st
     assert level == finding.level
 
 
+@pytest.mark.parametrize(
+    ("platform", "is_windows", "words"),
+    [
+        ("linux", False, []),
+        ("darwin", False, ["macOS is untested"]),
+        ("win32", True, ["Windows is untested: sessions can be imported, searched and viewed"]),
+    ],
+)
+def test_a_system_that_nobody_tested_is_named(
+    monkeypatch: pytest.MonkeyPatch, platform: str, is_windows: bool, words: list[str]
+) -> None:
+    """As a note: nothing is wrong there that we know of."""
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr("thence.system.IS_WINDOWS", is_windows)
+    findings = list(checks.untested_system())
+
+    assert words == [finding.words for finding in findings]
+    assert {"note"} >= {finding.level for finding in findings}
+
+
 def test_bad_settings_and_no_store_are_findings_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
