@@ -185,4 +185,5 @@ else:
         if sys.platform == "linux":  # macOS has no such call
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    read_at, write_at, sync_data = os.pread, os.pwrite, os.fdatasync
+    read_at, write_at = os.pread, os.pwrite
+    sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has only the other
