@@ -29,8 +29,9 @@ import msgspec
 
 from bench.corpus import write_claude
 from bench.measure import verdict
+from tests.rules import rules
 from thence.agents import adapters
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Store
 from thence.memory.sweep import Sweep
@@ -244,7 +245,7 @@ def print_sizes(megabytes: int) -> None:
 
 def _fill(store: Store, address: str, work: Path) -> None:
     with store.sweeping():
-        sweep = Sweep(store, adapters(), Redactor(key=KEY), address=address)
+        sweep = Sweep(store, adapters(), Gate(key=KEY), rules(), address=address)
         sweep.run({"claude": [work / "claude"]})
 
 

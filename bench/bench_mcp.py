@@ -6,6 +6,7 @@ answer is printed.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,14 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.measure import verdict
+from tests.rules import rules
 from thence.agents import adapters
 from thence.cli.sample_machine import Homes, made_id, write
 from thence.format.records import JSON
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
-from thence.serve import mcp
 from thence.serve.questions import Questions
+from thence.serve.stdio import tool_list
 
 CHARS_PER_TOKEN = 4
 """Approximate characters per token."""
@@ -42,10 +44,10 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         store = _make_store(write(Path(folder), datetime.now(UTC)))
-        questions = Questions(store, Redactor(key=bytes(32)).redact, lambda *_: {})
+        questions = Questions(store, lambda *_: {})
         chars = sum(
-            len(tool.model_dump_json(by_alias=True, exclude_none=True, exclude={"annotations"}))
-            for tool in mcp.tools()
+            len(json.dumps({**tool, "annotations": None}, separators=(",", ":")))
+            for tool in tool_list()
         )
         missed += verdict(
             "tokens of the tool list, sent once per session", chars // CHARS_PER_TOKEN, 800
@@ -74,7 +76,7 @@ def _make_store(homes: Homes) -> Sqlite:
     known = adapters()
     roots = {name: adapter.roots(homes.work.parent, homes.env) for name, adapter in known.items()}
     with store.sweeping(60):
-        Sweep(store, known, Redactor(key=bytes(32))).run(
+        Sweep(store, known, Gate(key=bytes(32)), rules()).run(
             {name: [path for path in paths if path.is_dir()] for name, paths in roots.items()}
         )
     return store

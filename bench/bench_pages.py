@@ -22,6 +22,7 @@ from typing import Any
 
 from bench.corpus import Session
 from bench.measure import seconds, verdict
+from tests.rules import rules
 
 SESSION_BYTES = 50_000_000
 REFERENCE_PYTHON_MS = 11
@@ -47,7 +48,7 @@ def main() -> int:
 def _make_context(folder: Path) -> tuple[Any, str]:
     from thence import config
     from thence.agents import adapters
-    from thence.memory.redact import Redactor
+    from thence.memory.gate import Gate
     from thence.memory.retention import Policy
     from thence.memory.sqlite import Sqlite
     from thence.memory.sweep import Sweep
@@ -61,10 +62,16 @@ def _make_context(folder: Path) -> tuple[Any, str]:
     home, known = folder / ".thence", {"claude": adapters()["claude"]}
     store = Sqlite(str(home / "memory" / "thence.db"))
     with store.sweeping():
-        Sweep(store, known, Redactor(key=bytes(32))).run({"claude": [folder]})
+        Sweep(store, known, gate := Gate(key=bytes(32)), rules()).run({"claude": [folder]})
     settings = config.settings(home, {})
     context = AppContext(
-        store, home=home, settings=settings, known=known, roots={}, policy=Policy()
+        store,
+        home=home,
+        settings=settings,
+        known=known,
+        roots={},
+        policy=Policy(),
+        gate=lambda: gate,
     )
     return context, f"claude:{session.id}"
 
@@ -93,7 +100,7 @@ def _measure_paints(context: Any, uid: str, python_ms: float) -> int:
     context = AppContext(context.store, home=context.home, settings=context.settings, **options)
     listener = app.listener("127.0.0.1", 0)
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=bytes(32))
-    server = app.server(app.create(context, gate))
+    server = app.server(app.App(context, gate))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:

@@ -17,8 +17,8 @@ import msgspec
 
 from bench.corpus import write_claude
 from bench.measure import seconds, verdict
+from tests.secrets import FILLERS, sample
 from thence.memory.redact import Redactor
-from thence.memory.rules import FILLERS, sample
 
 KEY = b"a key for the benchmark"
 

@@ -32,6 +32,7 @@ from urllib.parse import quote
 from bench.bench_sweep import BIG, COMMON, MEDIUM, PHRASES, RARE
 from bench.corpus import write_claude
 from bench.measure import verdict
+from tests.rules import rules
 
 CLIENT_COUNT, TICKS_PER_S, DURATION_S = 100, 20, 10
 IDLE_CLIENT_COUNT = 1000
@@ -45,7 +46,7 @@ def serve(folder: Path, *, only_import: bool = False) -> None:
     """Serve a folder, and publish ticks to the clients of a session, until stdin is closed."""
     from thence import config
     from thence.agents import adapters
-    from thence.memory.redact import Redactor
+    from thence.memory.gate import Gate
     from thence.memory.reports import SweepReport
     from thence.memory.retention import Policy
     from thence.memory.sqlite import Sqlite
@@ -69,14 +70,16 @@ def serve(folder: Path, *, only_import: bool = False) -> None:
     ) -> SweepReport:
         address = str(home / "thence.db")
         with store.sweeping(wait_s):
-            sweep = Sweep(store, known, Redactor(key=KEY), digests=digests, address=address)
+            sweep = Sweep(store, known, Gate(key=KEY), rules(), digests=digests, address=address)
             return sweep.run(roots, digest_limit_s, only_found=only_found)
 
+    passes = Gate(key=KEY)
     context = AppContext(
         store,
         home=home,
         settings=config.settings(home, {}),
         known=known,
+        gate=lambda: passes,
         roots={"claude": [folder / ".claude"]},
         policy=Policy(),
         sweep_home=sweep_home,
@@ -86,7 +89,7 @@ def serve(folder: Path, *, only_import: bool = False) -> None:
         return
     listener = app.listener("127.0.0.1", 0, backlog=2048)
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
-    application = app.create(context, gate)
+    application = app.App(context, gate)
     server = app.server(application)
     app.settle()
     print(json.dumps([gate.port, gate.token]), flush=True)

@@ -28,9 +28,10 @@ import msgspec
 
 from bench.corpus import write_claude, write_many
 from bench.measure import verdict
+from tests.rules import rules
 from thence.agents import adapters
 from thence.memory import retention
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.search import hits, parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
@@ -59,7 +60,7 @@ def run_sweep(root: Path, store: Path) -> SweepReport:
     database = Sqlite(str(store / "thence.db"))
     try:
         with database.sweeping():
-            sweep = Sweep(database, adapters(), Redactor(key=KEY), address=str(database.path))
+            sweep = Sweep(database, adapters(), Gate(key=KEY), rules(), address=str(database.path))
             return sweep.run({"claude": [root]})
     finally:
         database.close()

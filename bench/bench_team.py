@@ -29,10 +29,11 @@ import psycopg
 from bench.corpus import write_claude, write_many
 from bench.measure import verdict
 from tests.postgres import Cluster, cluster, programs
+from tests.rules import rules
 from thence.agents import adapters
 from thence.memory import index
+from thence.memory.gate import Gate
 from thence.memory.ingest import Ingester
-from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionChange, Store
@@ -78,7 +79,7 @@ def main() -> int:
 
 def _changes(store: Store, root: Path) -> list[SessionChange]:
     """Return the changes of a corpus, read as in a sweep; only writing them is measured."""
-    adapter, ingester = adapters()["claude"], Ingester(store.blobs, Redactor(key=KEY))
+    adapter, ingester = adapters()["claude"], Ingester(store.blobs, Gate(key=KEY), rules())
     changes: list[SessionChange] = []
     for source in adapter.find(root):
         rest, has_more = None, True
@@ -155,7 +156,7 @@ def _measure_search(server: Cluster, folder: Path) -> int:
     team = Postgres(server.url(server.database(), machine="m"))
     for store in (file, team):
         with store.sweeping():
-            Sweep(store, adapters(), Redactor(key=KEY), digests=False).run(
+            Sweep(store, adapters(), Gate(key=KEY), rules(), digests=False).run(
                 {"claude": [folder / "corpus"]}
             )
     differing = _differing_queries(file, team)
@@ -212,7 +213,7 @@ def _measure_pushes(server: Cluster, folder: Path) -> int:
         write_many(machine / "home", SESSIONS_PER_MACHINE, 4000, seed=1000 + number)
         store = Sqlite(str(machine / "s.db"))
         with store.sweeping():
-            report = Sweep(store, adapters(), Redactor(key=KEY), digests=False).run(
+            report = Sweep(store, adapters(), Gate(key=KEY), rules(), digests=False).run(
                 {"claude": [machine / "home"]}
             )
         events += report.events
@@ -295,7 +296,7 @@ def _push(local: str, url: str) -> None:
     """Push the store of one machine; this module does so when it is run as a program."""
     source, target = Sqlite(local), Postgres(url)
     with target.sweeping(60):
-        Pusher(source, target, Redactor(key=KEY)).run()
+        Pusher(source, target, Gate(key=KEY), rules()).run()
     source.close()
     target.close()
 

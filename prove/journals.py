@@ -13,6 +13,7 @@ from typing import cast
 from prove.suites import Suite, run_suite
 from prove.trial import JOURNAL_CODE, Outcome, Part, Trial, sample_evenly, split_rounds
 from tests.faults.crowd import MEMORY_FOLDER, UncleanSubject, WarmSuite
+from tests.faults.harness import kill_starts
 from tests.faults.theatre import (
     MAX_PLACE,
     STRACE,
@@ -112,15 +113,19 @@ def _why_no_strace() -> str | None:
 # -- kills ----------------------------------------------------------------------------------
 
 
+_FROM_START = "from process start"
+
+
 def _kill_parts(scale: float) -> list[Part]:
-    return [
-        part
-        for what, total in (("turn", 4000), ("none", 3000), ("event", 3000))
-        for part in split_rounds(what, total, 250, scale)
-    ]
+    totals = (("turn", 4000), ("none", 3000), ("event", 3000), (_FROM_START, 2000))
+    return [part for what, total in totals for part in split_rounds(what, total, 250, scale)]
 
 
 def _run_kills(part: Part, folder: Path) -> Outcome:
+    if part.what == _FROM_START:
+        started = kill_starts(part.size, folder, part.seed)
+        bad = [f"seed {part.seed}: {started}"] if started.violations else []
+        return Outcome(part.size, bad, {"acknowledged": started.acknowledged})
     durability = cast("Durability", part.what)
     largest = 1 << 18 if durability == "event" else 8 << 20
     subject = JournalSubject(largest=largest, durability=durability)
@@ -203,7 +208,7 @@ TRIALS = (
         "T3",
         "SIGKILL at random times",
         "kills",
-        "10,000",
+        "12,000",
         _kill_parts,
         _run_kills,
         code=JOURNAL_CODE,

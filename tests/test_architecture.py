@@ -23,17 +23,81 @@ from thence.cli import COMMANDS, module_of
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "thence"
 
-FILE_CAP = 700
+FILE_CAP = 1000
 FUNCTION_CAP = 100
 
 SMALL_FILE = 60
 LONELY_FILES = {
     "journal/known_events.py": "journal/session.py would be longer than the cap",
-    "serve/cursors.py": "serve/api.py would be longer than the cap",
     "team/postgres_listening.py": "team/postgres.py would be longer than the cap",
     "memory/folder_lookup.py": "its SQL belongs to memory; who uses it, to serve",
 }
 """Small modules with one user, with the reason."""
+
+MEMOS_OF_FORMAT = {
+    "intentions._stem": "the stem of a word",
+    "normal.event_ids": "the names of a session's events, from its uid",
+    "testruns._short_runner": "the runner that a script starts",
+    "tools._short_name": "the name of a tool as tables have it",
+    "tools._short_touches": "the files that a script touches",
+}
+"""The functions of `format` that remember answers: each depends on its arguments alone."""
+
+STATE = {
+    # Answers that depend on the arguments, or on files that come with the program.
+    "agents/continue_/history._listed_times": "the times in a list of sessions, by its bytes",
+    "agents/guard._typed_fields": "the fields of a type",
+    "agents/packages._entry_points_of_others": "what packages on a path declare",
+    "agents/profiles._folders": "the folders of our agents",
+    "agents/profiles._own": "an agent of ours, from its profile",
+    "agents/profiles.toolbox_of": "the names of tools of agents",
+    "analytics/tables._on": "the day of a time",
+    "memory/highlighting._compiled": "an expression of words that are marked",
+    "memory/highlighting.marking_of": "how words are marked",
+    "memory/index._minute_text": "a minute as text",
+    "memory/packs.pack_name": "the name of a session's pack",
+    "memory/prices.find_listing": "a model in a list of prices",
+    "memory/prices.tariff": "the price of a model on a day",
+    "memory/redact._finder": "the expressions of rules",
+    "memory/search.meta": "what an event is, in words of the index",
+    "serve/agents.agent_class": "the style of an agent",
+    "serve/agents.agent_label": "the label of an agent",
+    "serve/agents.stylesheet": "the colours of all agents",
+    "serve/markdown._class": "the style of a piece of code",
+    "serve/markdown._coloured_text": "code, coloured",
+    "serve/markdown._lexer": "who colours a language",
+    "serve/markdown.render": "a text as HTML",
+    "serve/untrusted_text._is_seen": "whether a character is seen",
+    "team/postgres_search._short": "the hash of a tenant",
+    # What an installed package does to a process is done once.
+    "agents/packages._PROBLEMS": "what of packages is left out in this process, for reports",
+    "agents/profiles._others": "agents of other packages: each is loaded once, in its own process",
+    "memory/digest.digesters": "digesters of other packages: each is loaded once",
+    # What is one for a process: handles, threads, limits of a library, chance.
+    "agents/sqlite_rows._bounded": "SQLite has one limit of memory for a process",
+    "agents/sqlite_rows._last": "the database that a thread has open",
+    "agents/sqlite_rows._layer": "SQLite knows its layers by name, once for a process",
+    "journal/ids._random": "a pool of chance, drawn in batches",
+    "journal/ids._second": "the text of the second that it is",
+    "journal/log._LOGS": "open logs, which a forked process must let go of",
+    "memory/disk._LOCKS": "locks that a forked process must give back",
+    "memory/packs._LOCAL": "compressors: one for a thread",
+    "team/postgres_search._OWN": "the tokenizer of a thread",
+    # What may be dropped at any time, and goes with what it is about.
+    "cli/wiring._gate_of": "the gate of a home while its settings stay as they are",
+    "serve/session_search._INDEXES": "texts of the charts that are searched, dropped with them",
+    "serve/session_search._USED": "which of these were used last: all of them share a bound",
+}
+"""Everything outside `format` that outlives a call, with the reason."""
+
+MUTATORS = (
+    *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem"),
+    *("popleft", "remove", "reverse", "setdefault", "sort", "update"),
+)
+"""Methods that change a container."""
+
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+"""How a table is called that nobody changes."""
 
 OWN_IMPORT = re.compile(r"^[ \t]*(from thence\.[\w.]+ import (?:\([^)]*\)|[^(\n]*))", re.MULTILINE)
 """An import from this package: to parse all modules for these takes seconds."""
@@ -46,6 +110,22 @@ CLOCK = {"now", "today", "utcnow"}
 
 CHANCE = {"getnode", "uuid1", "uuid4", "uuid6", "uuid7", "uuid8"}
 """What `uuid` makes of clock, machine or chance; `UUID` and `uuid5` are pure."""
+
+RULE_MODULES = {"redact", "rules", "vendor_rules", "context_rules", "plausibility"}
+"""The modules of `memory` that find and replace secrets."""
+
+RULE_USES = {"Redactor", "_redactor", "redact", "redact_all", "redact_json"}
+"""How they are used."""
+
+RULE_READERS = {
+    "memory/gate.py": "the gate",
+    "memory/redact.py": "finds and replaces, for the gate",
+    "memory/vendor_rules.py": "a table of rules",
+    "memory/context_rules.py": "a table of rules",
+    "memory/plausibility.py": "judges what the rules find",
+    "cli/wiring.py": "hashes all rules and reads those of the user's settings",
+}
+"""Who knows the rules, with the reason: nobody else does."""
 
 ALLOWED = {
     "testing": "agents analytics bridge cli config errors format journal memory serve system team",
@@ -124,6 +204,71 @@ def impure(source: str) -> Iterator[str]:
                 pass
 
 
+def remembering(source: str) -> Iterator[str]:
+    """What a module keeps from one call to the next: memos, and names that functions change."""
+    tree = ast.parse(source)
+    named = set(module_names(tree))
+    names: set[str] = set()
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)):
+        inside = list(ast.walk(function))
+        shared = {name for node in inside if isinstance(node, ast.Global) for name in node.names}
+        own = {arg.arg for arg in inside if isinstance(arg, ast.arg)} | {
+            node.id
+            for node in inside
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        names |= shared | {name for node in inside if (name := changed_name(node))} & named - own
+        if isinstance(function, ast.FunctionDef) and any(map(is_memo, function.decorator_list)):
+            names.add(function.name)
+    yield from sorted(names)
+
+
+def module_names(tree: ast.Module) -> Iterator[str]:
+    """The names that a module gives to values."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id
+
+
+def changed_name(node: ast.AST) -> str:
+    """The name of the value that a piece of code changes in place; empty for none."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in MUTATORS:
+            pass
+        case ast.Subscript(ctx=ast.Store() | ast.Del(), value=value):
+            pass
+        case ast.Attribute(ctx=ast.Store() | ast.Del(), value=value):
+            pass
+        case _:
+            return ""
+    while isinstance(value, ast.Subscript | ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+def is_memo(decorator: ast.expr) -> bool:
+    """Whether a decorator makes a function remember its answers."""
+    made = decorator.func if isinstance(decorator, ast.Call) else decorator
+    name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
+    return name in ("cache", "lru_cache")
+
+
+def changeable(source: str) -> Iterator[str]:
+    """Containers of a module that are not called as tables are."""
+    made = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
+    makers = ("dict", "list", "set", "defaultdict", "deque", "Counter", "OrderedDict")
+    for statement in ast.parse(source).body:
+        value = getattr(statement, "value", None)
+        maker = getattr(getattr(value, "func", None), "id", "")
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and (
+            isinstance(value, made) or maker in makers or maker.startswith("Weak")
+        ):
+            names = module_names(ast.Module([statement], []))
+            yield from (name for name in names if not CONSTANT.fullmatch(name))
+
+
 def imported_commands(source: str) -> Iterator[str]:
     """Imports of a module of a command: what commands share lies in modules that are none."""
     if "thence.cli" not in source and "from ." not in source:
@@ -137,6 +282,24 @@ def imported_commands(source: str) -> Iterator[str]:
             base = f"thence.cli.{node.module or ''}".rstrip(".") if node.level else node.module
             names = [f"{base}", *(f"{base}.{alias.name}" for alias in node.names)]
         for name in sorted(commands & set(names)):
+            yield f"line {node.lineno}: {name}"  # type: ignore[attr-defined]
+
+
+def past_the_gate(source: str) -> Iterator[str]:
+    """Uses of what finds and replaces secrets, and imports of its rules, in whatever way."""
+    if "edact" not in source and "rules" not in source and "plausibility" not in source:
+        return
+    for node in nodes(source):
+        names: list[str] = []
+        if isinstance(node, ast.Name | ast.Attribute):
+            names = [node.id if isinstance(node, ast.Name) else node.attr]
+        elif isinstance(node, ast.Import):
+            names = [alias.name.removeprefix("thence.memory.") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = (node.module or "").removeprefix("thence.memory")
+            names = [base[1:], *(alias.name for alias in node.names if not base)]
+        known = RULE_USES if isinstance(node, ast.Name | ast.Attribute) else RULE_MODULES
+        for name in known & {*names}:
             yield f"line {node.lineno}: {name}"  # type: ignore[attr-defined]
 
 
@@ -284,6 +447,41 @@ def test_format_is_pure() -> None:
     assert [] == offences(impure, PACKAGE / "format")
 
 
+def test_format_remembers_nothing_but_answers() -> None:
+    """No function of it changes what another one reads; its tables are never changed."""
+    folder = PACKAGE / "format"
+    names = {f"{p.stem}.{name}" for p in folder.glob("*.py") for name in remembering(p.read_text())}
+
+    assert [] == offences(changeable, folder)
+    assert MEMOS_OF_FORMAT.keys() == names
+
+
+@pytest.mark.slow
+def test_what_outlives_a_call_has_a_reason() -> None:
+    """The list is exact: what is new needs a reason, what is gone leaves it."""
+    names = {
+        f"{name.removesuffix('.py')}.{value}"
+        for name, source in modules(PACKAGE)
+        if not name.startswith("format/")
+        for value in remembering(source)
+    }
+
+    assert STATE.keys() == names
+
+
+def test_only_the_gate_applies_the_rules_of_redaction() -> None:
+    """Who wants something without secrets gives all of it to the gate."""
+    users = {offence.partition(":")[0] for offence in offences(past_the_gate, PACKAGE)}
+    applied = [
+        offence
+        for offence in offences(past_the_gate, PACKAGE)
+        if offence.rpartition(" ")[2] in RULE_USES - RULE_MODULES
+    ]
+
+    assert RULE_READERS.keys() == users
+    assert {"memory/gate.py", "memory/redact.py"} == {made.partition(":")[0] for made in applied}
+
+
 @pytest.mark.slow
 def test_no_module_imports_a_command() -> None:
     """A command is run by `load_command`; it is no library of another one."""
@@ -305,16 +503,39 @@ def test_no_module_imports_a_command() -> None:
         (impure, "import uuid as u\nu.uuid1()"),
         (impure, "from uuid import UUID, uuid4"),
         (impure, "from uuid import *"),
+        (remembering, "_known = {}\ndef f(x):\n    _known[x] = 1"),
+        (remembering, "_known = {}\ndef f(x):\n    _known.setdefault(x, []).append(1)"),
+        (remembering, "import x\n_box = x.Box()\ndef f(x):\n    _box.last = x"),
+        (remembering, "_n = 0\ndef f():\n    global _n\n    _n += 1"),
+        (remembering, "class A:\n    @functools.cache\n    def f(self): ..."),
+        (remembering, "@lru_cache(maxsize=4)\ndef f(x): ..."),
+        (changeable, "names = []"),
+        (changeable, "_known: dict[str, int] = defaultdict(int)"),
         (imported_commands, "import thence.cli.sweep"),
         (imported_commands, "from thence.cli import sweep as other, wiring"),
         (imported_commands, "def f():\n    from thence.cli.import_ import WAIT_S"),
         (imported_commands, "from .keep import command"),
         (imported_commands, "from . import wiring, self_check"),
+        (past_the_gate, "from thence.memory.redact import RULES"),
+        (past_the_gate, "from thence.memory.vendor_rules import VENDORS"),
+        (past_the_gate, "def f(key):\n    return Redactor(key=key)"),
+        (past_the_gate, "from thence.memory import redact"),
+        (past_the_gate, "import thence.memory.redact as r"),
+        (past_the_gate, "def f(gate, text):\n    return gate._redactor"),
+        (past_the_gate, "def f(context, text):\n    return context.redact(text)"),
+        (past_the_gate, "def f(rules, value):\n    return rules.redact_json(value)"),
     ],
 )
 def test_checks_see_a_planted_offence(check: Callable[[str], Iterator[str]], source: str) -> None:
     """None of the checks above passes because it looks at nothing."""
     assert 1 == len(list(check(source)))
+
+
+def test_tables_and_values_of_a_call_are_no_state() -> None:
+    """What a function makes for itself it may change, whatever the module calls it."""
+    source = "ROWS = [1]\ndef f(ROWS, x):\n    ROWS.append(x)\n    y = {}\n    y[x] = 1\n"
+
+    assert [] == [*remembering(source), *changeable(source)]
 
 
 def test_pure_uses_of_datetime_and_uuid_are_allowed() -> None:

@@ -115,8 +115,9 @@ def test_a_home_without_a_file_has_every_default(tmp_path: Path) -> None:
 
     assert {"default"} == {value.origin for value in settings.values.values()}
     assert f"sqlite:{tmp_path}/memory/thence.db" == settings["session_memory.store"]
-    assert 4_000_000_000 == settings["session_memory.retention.raw_soft_cap_bytes"]
-    assert 6_000_000_000 == settings["session_memory.retention.raw_hard_cap_bytes"]
+    assert 4 << 30 == settings["session_memory.retention.raw_soft_cap_bytes"]
+    assert 6 << 30 == settings["session_memory.retention.raw_hard_cap_bytes"]
+    assert 1 << 30 == settings["session_memory.retention.distilled_cap_bytes"]
 
 
 def test_the_page_of_settings_is_true(tmp_path: Path) -> None:
@@ -245,3 +246,21 @@ def test_a_disk_without_links_has_a_key_too(
     monkeypatch.setattr("os.link", refused)
 
     assert config.key(tmp_path / "k", hint="") == config.key(tmp_path / "k", hint="")
+
+
+def test_a_full_disk_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+    """The system does not when it refuses bytes; the old file stays."""
+    path = tmp_path / "settings"
+    path.write_text("old")
+
+    def replace() -> None:
+        with config.replacing(path) as file, Path("/dev/full").open("wb", buffering=0) as full:
+            file.write(b"new")
+            full.write(b"new")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        replace()
+
+    assert str(path) == caught.value.filename
+    assert "old" == path.read_text()
+    assert [path] == [*tmp_path.iterdir()]

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -165,19 +166,17 @@ def test_no_page_of_the_docs_has_an_old_phrase() -> None:
 
 
 def test_an_outcome_has_one_name_everywhere() -> None:
-    """In the viewer, in the options of the command line and in its output."""
+    """One table; what the command line lets one choose is all of it."""
     from thence.cli.ls import OutcomeName, command
+    from thence.format.normal import Outcome
     from thence.memory.search import OUTCOME_NAMES
-    from thence.serve.session_head import _OUTCOMES
 
     (option,) = (parameter for parameter in command.params if parameter.name == "outcome")
     assert isinstance(option.type, OutcomeName)
-    names = {OUTCOME_NAMES.get(stored, stored) for stored in _OUTCOMES}
-
-    assert names == {name for name, _ in _OUTCOMES.values()}
-    assert {*names, "running"} == {*option.type.choices}
-    for stored in (*_OUTCOMES, "running"):
-        assert stored == option.type.convert(OUTCOME_NAMES.get(stored, stored), None, None)
+    assert {*OUTCOME_NAMES} == {*get_args(Outcome)}
+    assert {*OUTCOME_NAMES.values()} == {*option.type.choices}
+    for stored, name in OUTCOME_NAMES.items():
+        assert stored == option.type.convert(name, None, None)
         assert stored == option.type.convert(stored, None, None)
 
 

@@ -36,7 +36,9 @@ DESCRIPTIONS = {
     "parallel": "two calls in one answer",
     "subagent": "a call that starts a subagent",
     "fork": "a session, and a second one that starts as its copy",
+    "fork-twice": "a session whose two forks the client removed",
     "compact": "a session whose history was compacted",
+    "compress-resume": "a session that compactions continue in two others",
     "error": "a prompt that the API refuses",
     "killed": "a process is killed in a call; a second one continues",
     "revert": "a session whose last turn was rewound",
@@ -48,7 +50,8 @@ def sum_usage(agent: str, scenario: str, requests: list[dict[str, Any]]) -> Usag
     total = Usage()
     for request in requests:
         loses_killed = scenario == "killed" and agent in AGENTS_THAT_LOSE_KILLED_REQUESTS
-        if not request["completed"] or request["kind"] in UNLOGGED_KINDS.get(agent, ()):
+        is_billed = request.get("completed", request.get("delivered"))
+        if not is_billed or request["kind"] in UNLOGGED_KINDS.get(agent, ()):
             continue
         if loses_killed and request["rule"] == KILLED_PROMPT:
             continue
@@ -68,16 +71,23 @@ def _plant(source: Path, home: Path) -> None:
     shutil.copytree(source, home, dirs_exist_ok=True)
 
 
+def _is_there(session: str | None, truth: dict[str, Any]) -> bool:
+    """Return whether a session was still on the disk when the last process had ended."""
+    runs = truth.get("runs") or [{}]
+    return session in runs[-1].get("sessions_on_disk", [session])
+
+
 def _case(folder: Path) -> Case:
     agent, scenario = folder.parent.name, folder.name
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    sessions = {"fork": 2, "subagent": None}.get(scenario, 1)
+    sessions = {"fork": 2, "compress-resume": 3, "subagent": None}.get(scenario, 1)
+    requests = [r for r in truth["requests"] if _is_there(r.get("session"), truth)]
     return Case(
         agent,
         f"real {scenario}",
         DESCRIPTIONS.get(scenario, scenario),
         partial(_plant, folder / "home"),
-        Answers(sessions, sum_usage(agent, scenario, truth["requests"])),
+        Answers(sessions, sum_usage(agent, scenario, requests)),
     )
 
 

@@ -23,10 +23,10 @@ The file `config.toml` in the home; every knob has a default:
     private = ["~/diary/*"]                       # projects that are kept here and never sent
 
     [session_memory.retention]
-    raw_soft_cap_bytes = "4GB"
-    raw_hard_cap_bytes = "6GB"
+    raw_soft_cap_bytes = "4GiB"
+    raw_hard_cap_bytes = "6GiB"
     raw_max_age_days = 45                         # 0: never by age
-    distilled_cap_bytes = "1GB"
+    distilled_cap_bytes = "1GiB"
     cadence = "daily"                             # daily, weekly, on-hook
 
     [session_memory.brief]
@@ -138,6 +138,9 @@ def replacing(path: Path, *, mode: int = 0o600, sync: bool = True) -> Iterator[B
                 os.fsync(file.fileno())
         passing.chmod(mode)
         passing.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say what for
+        raise
     finally:
         passing.unlink(missing_ok=True)
     if sync:
@@ -341,8 +344,8 @@ def _flat(prefix: str, table: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def size(value: object) -> int:
-    """Read a number of bytes, such as 1048576 or "4GB"."""
-    hint = 'write bytes, or text such as "500MB" or "4GB"'
+    """Read a number of bytes, such as 1048576 or "4GiB"."""
+    hint = 'write bytes, or text such as "500MB" (thousands) or "4GiB" (of 1,024)'
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     match = re.fullmatch(_SIZE, value) if isinstance(value, str) else None
@@ -472,10 +475,10 @@ _KNOWN: dict[str, tuple[Callable[[object], Any], Callable[[Path], Any]]] = {
     "session_memory.hub_digests": (_flag, lambda _: False),
     "session_memory.digesters": (_texts, lambda _: None),
     "session_memory.semantic": (_flag, lambda _: False),
-    "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 * 10**9),
-    "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 * 10**9),
+    "session_memory.retention.raw_soft_cap_bytes": (size, lambda _: 4 << 30),
+    "session_memory.retention.raw_hard_cap_bytes": (size, lambda _: 6 << 30),
     "session_memory.retention.raw_max_age_days": (_days, lambda _: 45),
-    "session_memory.retention.distilled_cap_bytes": (size, lambda _: 10**9),
+    "session_memory.retention.distilled_cap_bytes": (size, lambda _: 1 << 30),
     "session_memory.retention.cadence": (_cadence, lambda _: "daily"),
     "session_memory.brief.tokens": (_tokens, lambda _: 800),
     "session_memory.brief.skip": (_texts, lambda _: []),

@@ -76,6 +76,32 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+_REMEDIES = {
+    errno.EACCES: "check the owner and the permissions of the file and its folder",
+    errno.EPERM: "check the owner and the permissions of the file and its folder",
+    errno.EROFS: "the file system is read-only: make it writable, or choose another folder",
+    errno.EMFILE: "close files, or raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "close files, or raise the limit of open files of the system",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.ENOTDIR: "a part of the path is no folder: check the path",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ELOOP: "a symbolic link is in the way: check the path",
+}
+
+
+def remedy(error: BaseException) -> str:
+    """Return what to do about a file that the system refused, for the hint of an error."""
+    number = error.errno if isinstance(error, OSError) else None
+    return _REMEDIES.get(number or 0, "check the disk and the path")
+
+
+class BadArgument(ThenceError):
+    """A call that means nothing; the message names the argument, the hint has the right form."""
+
+    exit_code = 2
+
+
 class BudgetExceeded(ThenceError):
     """A limit that was set would be passed."""
 

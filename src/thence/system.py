@@ -7,9 +7,11 @@ store. The journal needs appends and folders as only the others have them; it re
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from thence.errors import NotSupported
@@ -122,6 +124,15 @@ if sys.platform == "win32":
         """Let the system begin to write what an open file holds: it does so by itself."""
         del handle
 
+    @contextlib.contextmanager
+    def deferring_signals() -> Iterator[None]:
+        """Let Ctrl-C wait: it cannot."""
+        yield
+
+    def limit_memory(size: int) -> None:
+        """Let this process have no more memory than so many bytes: there is no such call."""
+        del size
+
     sync_data = os.fsync
 
 else:
@@ -185,5 +196,35 @@ else:
         if sys.platform == "linux":  # macOS has no such call
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    @contextlib.contextmanager
+    def deferring_signals() -> Iterator[None]:
+        """Let SIGINT and SIGTERM wait until this is done."""
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def limit_memory(size: int) -> None:
+        """Let this process have no more memory than so many bytes, nor more than it may have."""
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        with contextlib.suppress(OSError, ValueError):  # macOS may refuse it
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
     read_at, write_at = os.pread, os.pwrite
     sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has only the other
+
+
+def lock_holders(path: Path) -> list[int]:
+    """Return the processes that hold a lock of a file, as far as the system tells."""
+    try:
+        number, locks = str(path.stat().st_ino), Path("/proc/locks").read_text()
+    except OSError:  # gone, or not Linux
+        return []
+    fields = [line.split() for line in locks.splitlines()]
+    # Some file systems give another device here than to `stat`, so that the inode has to do.
+    holders = {int(row[4]) for row in fields if len(row) > 5 and row[5].split(":")[-1] == number}
+    return sorted(pid for pid in holders if pid > 0)

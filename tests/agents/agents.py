@@ -58,9 +58,9 @@ def billed(
     for request in truth["requests"]:
         kind = request["kind"]
         prompts += kind == "turn" and request["step"] == 0
-        if kind in unlogged or not request["completed"]:
+        if kind in unlogged or not request.get("completed", request.get("delivered")):
             continue
-        calls.update(request["calls"])
+        calls.update(call if isinstance(call, str) else call["name"] for call in request["calls"])
         where = "side" if kind in side else "own"
         usage, bill = request["usage"], bills[where]
         bills[where] = Bill(

@@ -9,8 +9,10 @@ from typing import Any
 from thence.agents import Cursor, Source
 from thence.agents.grok.folder import source_of
 from thence.agents.grok.reader import Grok
+from thence.agents.profiles import toolbox
 from thence.agents.sessions import LoadedSession, load_source
 from thence.format.facts import Fact
+from thence.format.outcomes import add_effects
 from thence.format.session_graph import SessionGraph
 from thence.memory.readouts import readout_of
 
@@ -176,6 +178,7 @@ class Growing:
             self.lines += batch.lines
             done, torn = batch.done, batch.torn
             self._cursor = batch.cursor
+        add_effects(self.facts, toolbox())
         return SessionGraph(source.uid, self.facts, torn=torn)
 
 

@@ -14,10 +14,12 @@ import pytest
 from thence.agents import Cursor, File, Source
 from thence.agents.codex.reader import Codex
 from thence.agents.codex.records import NO_USAGE
+from thence.agents.profiles import toolbox
 from thence.agents.sessions import LoadedSession, load_source, read_all
 from thence.format import derived_events
 from thence.format.facts import Fact
 from thence.format.graph import State
+from thence.format.outcomes import add_effects
 from thence.format.repair import problems
 from thence.format.session_graph import SessionGraph
 from thence.format.turn import TurnState
@@ -345,7 +347,9 @@ def test_state_at_the_kill_then_the_end(shared: Path, tmp_path: Path, name: str)
     (end,) = (folder / "codex_home" / "sessions").rglob("*.jsonl")
     Path(source.path).write_bytes(end.read_bytes())
     second = adapter.read(source, first.cursor)
-    session = SessionGraph(source.uid, first.events + second.events)
+    facts = first.events + second.events
+    add_effects(facts, toolbox())
+    session = SessionGraph(source.uid, facts)
 
     assert TurnState.RUNNING == killed.turn().state
     assert TurnState.INTERRUPTED == killed.turn(alive=False).state

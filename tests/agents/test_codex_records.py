@@ -699,6 +699,17 @@ def test_first_total_of_a_fork_is_not_all_its_own(home: Home) -> None:
     assert 55 == own(home.load(at_once, B).graph)
 
 
+def test_what_a_log_holds_decides_how_it_is_billed_not_its_version(home: Home) -> None:
+    """Other makers count versions of their own; a total beside a bill says the same again."""
+    lines = [meta(version="0.200.19"), *turn("t1", "one", "1")]
+    totals = home.load([*lines, counted(tokens(100, 10))]).graph
+    bill = billed(B, "r1", tokens(100, 10))
+    both = home.load([meta(B, "0.200.19"), *lines[1:], bill, counted(tokens(100, 10))], B).graph
+
+    assert (110, []) == (own(totals), totals.unbilled)
+    assert (110, []) == (own(both), both.unbilled)
+
+
 def test_totals_of_segments_are_added_not_compared(home: Home) -> None:
     """X9: a rewind takes the dead turns out of the total; they were paid all the same."""
     first = [meta(version="0.152.0"), *turn("t1", "one", "1"), counted(tokens(100, 10))]

@@ -23,7 +23,7 @@ from tests.agents.agents import (
     write_lines,
 )
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
-from thence.agents.droid.lines import NO_TOTAL
+from thence.agents.droid.lines import NO_TOTAL, TAKEN_OVER
 from thence.agents.droid.reader import Droid
 from thence.agents.sessions import load
 from thence.memory.readouts import readout_of
@@ -179,6 +179,30 @@ def test_a_real_killed_call_has_no_result(shared: Path) -> None:
     assert [("Execute", False, False, None)] == outcomes(killed)
 
 
+@pytest.mark.parametrize(
+    "scenario", ["agents/droid/compress-resume", "versions/droid/0.225.2-compact-fork"]
+)
+def test_real_compactions_are_billed_once(shared: Path, scenario: str) -> None:
+    """Each goes on in a session whose total starts with that of the one before."""
+    home = shared / "data" / scenario
+    sessions = sessions_of(Droid(), home / "home/.factory").values()
+
+    counts = counted(Droid(), home / "home/.factory")
+    assert without_requests(billed(home)).own == without_requests(counts).own
+    assert [] == [notice for session in sessions for notice in session.unbilled]
+
+
+def test_a_real_session_that_went_on_after_its_compaction_makes_a_minimum(shared: Path) -> None:
+    """Its total at the moment of the compaction is in no file any more."""
+    home = shared / "data" / "versions/droid/0.225.2-compress-back"
+    sessions = sessions_of(Droid(), home / "home/.factory").values()
+    truth, counts = billed(home).own, counted(Droid(), home / "home/.factory").own
+
+    assert (111_993, 2_910) == (counts.input, counts.output)
+    assert (True, True) == (truth.input > counts.input, truth.output > counts.output)
+    assert [TAKEN_OVER] == [n.detail for session in sessions for n in session.unbilled]
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_adapter_suite_passes(check: str) -> None:
@@ -202,6 +226,61 @@ def test_made_up_sessions_are_told_in_full(tmp_path: Path) -> None:
     assert [("Mend it", "live"), ("Go on", "live")] == prompts_of(parent)
     assert [("Mend it", "replayed"), ("Try this", "live")] == prompts_of(fork)
     assert [] == [event for event in parent.events if event.why == "rewritten"]
+
+
+def compacted(root: Path, session: str, parent: str, second: int, *more: Any) -> None:
+    """Write the log that a session goes on in after its compaction."""
+    when = f"2026-05-04T10:00:{second:02}.000Z"
+    summary = {"type": "compaction_state", "id": f"k{second}", "summaryText": "Mended."}
+    head = start(session, parent=parent)
+    write_lines(path_of(root, session), head, {**summary, "timestamp": when}, *more)
+
+
+@pytest.mark.parametrize("looks", ["each time", "at the end", "parent gone", "parent unknown"])
+def test_a_compaction_takes_over_the_total_and_no_token_twice(tmp_path: Path, looks: str) -> None:
+    """Three sessions in a row, of which the first goes on once more: 1,030, 505 and 208 tokens.
+
+    What cannot be known of the first total makes a minimum.
+    """
+    names = PARENT, CHILD, FORK
+
+    def write_chain() -> Iterator[None]:
+        write_lines(path_of(tmp_path, PARENT), start(PARENT), *TALK)
+        put_total(tmp_path, PARENT, 1000, 30)
+        if looks == "each time":
+            yield
+        compacted(tmp_path, CHILD, PARENT, 20)
+        put_total(tmp_path, CHILD, 1300, 35)  # what the compaction itself took
+        if looks == "each time":
+            yield
+        compacted(tmp_path, CHILD, PARENT, 20, message(21, 20, "assistant", text("Yes.")))
+        put_total(tmp_path, CHILD, 1500, 35)
+        compacted(tmp_path, FORK, CHILD, 30, message(31, 30, "assistant", text("Well.")))
+        put_total(tmp_path, FORK, 1700, 43)
+        if looks != "at the end":
+            yield
+        write_lines(path_of(tmp_path, PARENT), start(PARENT), *TALK, message(41, 7, "user"))
+        put_total(tmp_path, PARENT, 1100, 31)
+        if looks.startswith("parent"):
+            path_of(tmp_path, PARENT).with_suffix(".settings.json").unlink()
+        if looks == "parent unknown":
+            path_of(tmp_path, PARENT).unlink()
+
+    if looks == "parent unknown":
+        write_all(write_chain())
+    read = read_by_steps(Droid(), tmp_path, () if looks == "parent unknown" else write_chain())
+    spent = {name: session.spent.own for name, session in read.items()}
+    minimum = {name for name in read if TAKEN_OVER in [n.detail for n in read[name].unbilled]}
+
+    assert {
+        "each time": ({PARENT: 1131, CHILD: 505, FORK: 208}, set()),
+        "at the end": ({PARENT: 1131, CHILD: 404, FORK: 208}, {CHILD}),
+        "parent gone": ({PARENT: 1030, CHILD: 505, FORK: 208}, set()),
+        "parent unknown": ({CHILD: 0, FORK: 208}, {CHILD}),
+    }[looks] == (spent, minimum)
+    assert [("resume", names[names.index(name) - 1]) for name in (CHILD, FORK)] == [
+        (edge.link, edge.session) for name in (CHILD, FORK) for edge in read[name].edges
+    ]
 
 
 def test_totals_are_billed_as_they_grow(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
 SESSION = "33333333-0000-4000-8000-00000000000a"
+FORK = "33333333-0000-4000-8000-00000000000b"
 CHILD = "33333333-0000-4000-8000-00000000000c"
 KNOWN = {"gemini": Gemini()}
 CONTEXT = {
@@ -247,6 +248,33 @@ def test_messages_in_two_logs_of_a_session_are_told_once(tmp_path: Path) -> None
     assert 1015 + 1115 + 1215 + 1315 == session.spent.own
     assert ["Mend it", "Go on"] == [e.summary for e in session.events if e.kind == "user_msg"]
     assert {"live"} == {str(e.state) for e in session.events if e.kind == "user_msg"}
+
+
+def test_a_session_made_from_the_log_of_another_one_pays_for_itself_only(tmp_path: Path) -> None:
+    """It begins with messages under their ids; those of the client are the same everywhere."""
+    names = {f"m{n}": f"55555555-0000-4000-8000-{n:012}" for n in range(1, 10)}
+
+    def named(*lines: Any) -> list[Any]:
+        return [{**line, "id": names.get(line["id"], line["id"])} for line in lines]
+
+    talk = named(asked(1, "Mend it"), reply(2, "No rule.", 1000))
+    info = {**asked(3, "Imported session"), "id": "import-1", "type": "info"}
+    for nth, (session, more) in enumerate(
+        {
+            SESSION: [*talk, *named(asked(8, "Go on"), reply(9, "Yes.", 1400))],
+            FORK: [info, CONTEXT, *talk, *named(asked(4, "Try this"), reply(5, "No.", 1200))],
+            CHILD: [info, CONTEXT, *named(asked(6, "Else"), reply(7, "Well.", 1300))],
+        }.items()
+    ):
+        head = {**header(session), "startTime": f"2026-05-04T10:00:{nth:02}.000Z"}
+        path = path_of(tmp_path, nth).with_name(f"session-{nth}-{session[-1]}{session[1:8]}.jsonl")
+        write_lines(path, head, *more)
+    parent, fork, other = (sessions_of(Gemini(), tmp_path)[n] for n in (SESSION, FORK, CHILD))
+
+    assert [1015 + 1415, 1215, 1315] == [s.spent.own for s in (parent, fork, other)]
+    assert [("Mend it", "replayed"), ("Try this", "live")] == [
+        (e.summary, str(e.state)) for e in fork.events if e.kind == "user_msg"
+    ]
 
 
 def test_roots_and_retention(tmp_path: Path) -> None:

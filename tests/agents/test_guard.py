@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import pytest
 
 from tests.cli.desk import Desk, alerts
 from tests.processes import run_thence
+from tests.testing.samples import CLAUDE, Claude
+from thence.agents import adapters
+from thence.agents.guard import GuardedAdapter
 
 READER = """
 from pathlib import Path
@@ -40,6 +44,7 @@ class Reader:
 READERS = {
     "import raises": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
     "import exits": ("import sys; sys.exit(5)", "ended the process with 5"),
+    "odd name": (READER.replace('"acme"', '"claude:x"'), "'claude:x' is no name of an agent"),
     "no such class": ("x = 1", "Reader"),
     "init exits": ("class Reader:\n    def __init__(self): raise SystemExit", "ended the process"),
     "lacks methods": ("class Reader:\n    name = 'acme'", "lacks a method of the protocol"),
@@ -51,6 +56,12 @@ READERS = {
     "find gives junk": (
         READER + "    def find(self, root): yield 'a session'",
         "Expected `object`",
+    ),
+    "writes among answers": (
+        READER + "    def find(self, root):\n        import os\n        for pipe in range(3, 9):\n"
+        "            try: os.write(pipe, b'\\5' + bytes(7) + b'[1,2]')\n"
+        "            except OSError: pass\n        return iter(())",
+        "was ended by signal 9",
     ),
     "live exits": (READER + "    def live(self, root): exit(9)", None),
 }
@@ -104,7 +115,7 @@ def test_a_broken_reader_is_left_out_and_named(tmp_path: Path, body: str, why: s
     looked = thence(place, "doctor", "--json")
 
     assert "" == swept.stderr == looked.stderr
-    assert 0 == swept.returncode == again.returncode
+    assert {0 if why is None else 3} == {swept.returncode, again.returncode}
     assert ["claude:" + alerts().session] == [
         row["session_uid"] for row in json.loads(listed.stdout) if row["flavor"] == "claude"
     ]
@@ -122,21 +133,184 @@ def test_a_broken_reader_is_left_out_and_named(tmp_path: Path, body: str, why: s
     assert ("warning", True) == (finding["level"], why in finding["words"])
 
 
-@pytest.mark.usefixtures("desk")
-@pytest.mark.parametrize("how", ["raise ValueError('bad line')", "exit(4)", "return None"])
-def test_a_reader_that_fails_at_a_session_costs_that_session(tmp_path: Path, how: str) -> None:
-    """It is told as not read, and the sweep ends with 3; the others are kept."""
+NONSENSE = {
+    "raise ValueError('bad line')": "ValueError: bad line",
+    "raise KeyboardInterrupt": "KeyboardInterrupt",
+    "raise BaseException('odd')": "BaseException: odd",
+    "exit(4)": "ended the process with 4",
+    "os._exit(0)": "ended the process with 0",
+    "os.kill(os.getpid(), 11)": "ended by signal 11",
+    "return self.read(source)": "RecursionError",
+    "time.sleep(3600)": "no answer within 5 s",
+    "return [b'x' * 2**20] * 2**30": "MemoryError",
+    "return batch(say, text='x' * 2**21)": "2 MB at once",
+    "return None": "Expected `object`, got `null`",
+    "return batch(None)": "`$.events[0]`",
+    "return batch(Fact(Node(None)))": "Expected `str`, got `null` - at `$.events[0].node.id`",
+    "return batch(Fact(Node('n'), ts=1700000000))": "Expected `str | null`, got `int`",
+    "return batch(say, usage={'input_tokens': '12'})": "Expected `int`, got `str`",
+    "return batch(say, usage={'tokens': object()})": "object is no plain value",
+    "return batch(say, usage=Usage(-5))": "input_tokens is -5",
+    "return batch(say, line=2**70)": "line is",
+    "return batch(say, cost_usd=float('nan'))": "cost_usd is nan",
+    "return batch(say, usage_key=['a'])": "Expected `str | null`, got `array`",
+    "return batch(Fact(Node('n'), blocks=(Block('assistant', 'assistant'),)))": "'assistant'",
+    "return batch(Fact({'id': 'n'}), type={1, 2})": "Expected `str`, got `array`",
+    "return batch(Fact(Node('n'), blocks=(Block('user_msg', 'user', ref='p'),)))": "has a ref",
+    "return batch(say, done=False)": "more to read, again and again",
+}
+"""What `read` may do, and what is said then."""
+
+NONSENSE_FOUND = {
+    "return itertools.repeat(item)": "it goes on after",
+    "yield Source('claude', 's1', (), '')": "as one of claude",
+    "yield item; os._exit(1)": "ended the process with 1",
+}
+"""What `find` may do."""
+
+IMPORTED = {
+    "import os; os._exit(7)": "ended the process with 7",
+    "import time; time.sleep(3600)": "no answer within 5 s",
+    "raise KeyboardInterrupt": "KeyboardInterrupt",
+}
+"""What its module may do."""
+
+BATCH = """
+import os, time, msgspec
+from thence.agents import Mark
+from thence.format.facts import Block, Fact
+from thence.format.nodes import Is, Node
+from thence.format.records import Usage
+
+say = "say"
+def batch(fact, text="Hello.", done=True, **more):
+    if fact == say:
+        fact = Fact(Node("n", None, Is.PROMPT), blocks=(Block("user_msg", "user", "", text),))
+    fact = msgspec.structs.replace(fact, **more) if more else fact
+    return Batch([fact], [], Cursor({"": Mark(1, 1, 1, 1)}), bytes=1, lines=1, done=done)
+"""
+
+QUICK = """
+from thence.agents import guard
+from thence.cli import main
+guard.START_LIMIT_S, guard.MAX_ANSWER_BYTES = 5.0, 1 << 20
+guard.ANSWER_LIMIT_S = 5.0 if {is_short} else 60.0
+main()
+"""
+"""A command that does not wait for long, nor takes much."""
+
+
+def install_all(place: Path, bodies: dict[str, str]) -> None:
+    """Leave one package that brings many agents, each in a module of its own."""
+    info = place / "acme_tools-1.4.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-tools\nVersion: 1.4\n")
+    points = [f"{name} = acme_{name}:Reader\n" for name in bodies]
+    (info / "entry_points.txt").write_text("[thence.agents]\n" + "".join(points))
+    for name, body in bodies.items():
+        text = body.replace('"acme"', f'"{name}"')
+        (place / f"acme_{name}.py").write_text(text, encoding="utf-8")
+
+
+def run_quick(place: Path, *words: str, is_short: bool) -> subprocess.CompletedProcess[str]:
+    """Run a command that waits five seconds for a package, and if `is_short` for an answer."""
+    env = {**os.environ, "PYTHONPATH": str(place), "COLUMNS": "200"}
+    return run_thence(*words, env=env, path=[place], program=QUICK.format(is_short=is_short))
+
+
+@pytest.mark.slow
+def test_a_reader_that_gives_nonsense_costs_its_own_sessions(tmp_path: Path, desk: Desk) -> None:
+    """Two dozen of them beside a good one: each is named with its reason; all else is stored."""
     place = tmp_path / "site"
-    install(place, "thence.agents", f"{READER}    def read(self, source, cursor=None): {how}\n")
-    swept = thence(place, "sweep", "--json")
+    read = "    def read(self, source, cursor=None): "
+    bodies = {f"r{n}": f"{READER}{read}{how}\n{BATCH}" for n, how in enumerate(NONSENSE)}
+    bodies["good"] = READER + f"{read}return batch(say)\n{BATCH}"
+    install_all(place, bodies)
+    os.truncate(desk.user / ".acme" / "a.log", 9 << 20)  # so much that other processes read it
+    swept = run_quick(place, "sweep", "--json", is_short=True)
     answer = json.loads(swept.stdout)
+    listed = json.loads(run_quick(place, "ls", "--json", is_short=True).stdout)
+    failed = {out["uid"]: out["why"] for out in answer["outcomes"] if out["what"] == "failed"}
+    reasons = dict(zip((f"r{n}:s1" for n in range(len(NONSENSE))), NONSENSE.values(), strict=True))
 
     assert (3, "") == (swept.returncode, swept.stderr)
-    assert (1, 1) == (answer["failed"], answer["sessions_new"])
-    assert ["acme:s1"] == [
-        outcome["uid"] for outcome in answer["outcomes"] if outcome["what"] == "failed"
-    ]
-    assert ["acme"] == [problem["name"] for problem in answer["problems"]]
+    stored = {row["session_uid"] for row in listed}
+    assert {"claude:" + alerts().session, "good:s1", list(reasons)[-1]} == stored  # as far as read
+    assert reasons.keys() == failed.keys()
+    assert {} == {uid: failed[uid] for uid, why in reasons.items() if why not in failed[uid]}
+    assert {"acme-tools 1.4"} == {problem["package"] for problem in answer["problems"]}
+    assert {uid.partition(":")[0] for uid in reasons} == {p["name"] for p in answer["problems"]}
+
+
+@pytest.mark.slow
+def test_a_reader_that_finds_nonsense_or_hangs_costs_its_own_sessions(
+    tmp_path: Path, desk: Desk
+) -> None:
+    """The sweep goes on and ends with 3; it and the doctor name package, agent and reason."""
+    place = tmp_path / "site"
+    line = "        item = Source(self.name, 's1', (File(str(root / 'a.log')),), str(root))\n"
+    bodies = {
+        f"f{n}": f"import itertools, os\n{READER}    def find(self, root):\n{line}        {how}\n"
+        for n, how in enumerate(NONSENSE_FOUND)
+    }
+    bodies |= {f"i{n}": how for n, how in enumerate(IMPORTED)}
+    install_all(place, bodies)
+    reasons = dict(zip(bodies, [*NONSENSE_FOUND.values(), *IMPORTED.values()], strict=True))
+    swept = run_quick(place, "sweep", "--json", is_short=False)
+    looked = json.loads(run_quick(place, "doctor", "--json", is_short=False).stdout)
+    problems = json.loads(swept.stdout)["problems"]
+    why = {problem["name"]: problem["why"] for problem in problems}
+    words = {f["words"] for f in looked["findings"] if f["topic"] == "packages"}
+
+    assert (3, "") == (swept.returncode, swept.stderr)
+    assert reasons.keys() == why.keys()
+    assert {} == {name: why[name] for name, reason in reasons.items() if reason not in why[name]}
+    assert {f"agent {name} of acme-tools 1.4 is not used: {why[name]}" for name in why} == words
+    assert 1 == json.loads(swept.stdout)["sessions_new"]
+
+
+HOOK = """
+import io, sys
+sys.stdin = io.StringIO({request!r})
+from thence.cli import main
+main()
+"""
+"""A command that is asked by the hook of an agent."""
+
+
+def test_a_package_that_hangs_does_not_keep_the_brief_from_other_agents(
+    tmp_path: Path, desk: Desk
+) -> None:
+    """The hook of Claude Code imports no package: it would get no answer within its time."""
+    desk.sweep()
+    place = tmp_path / "site"
+    install(place, "thence.agents", "import time; time.sleep(3600)")
+    cwd = desk.run("ls", "--json").json[0]["cwd"]
+    program = HOOK.format(request=json.dumps({"cwd": cwd, "session_id": "new"}))
+    env = {**os.environ, "PYTHONPATH": str(place)}
+    asked = run_thence("brief", "--hook", "claude", env=env, path=[place], program=program)
+
+    assert (0, "") == (asked.returncode, asked.stderr)
+    assert alerts().session in asked.stdout
+
+
+def test_what_a_sound_reader_gives_arrives_unchanged(tmp_path: Path) -> None:
+    """Whatever its log holds: halves of characters, long numbers, nesting, names of any bytes."""
+    odd = {"half": "\ud800", "long": 2**70, "deep": json.loads("[" * 90 + "]" * 90), "": None}
+    log = Claude(tmp_path / "projects" / "-p" / f"{CLAUDE}.jsonl")
+    log.say("user", [{"type": "text", "text": "Look.", **odd}, {"type": "odd", **odd}])
+    log.line("of the future", **odd)
+    with log.path.open("ab") as file:
+        file.write(b"no json\n")
+    point = EntryPoint("claude", "thence.agents.claude.reader:Claude", "thence.agents")
+    own, guarded = adapters()["claude"], GuardedAdapter(point)
+    (source,) = own.find(tmp_path)
+    batch = own.read(source)
+
+    assert batch == guarded.read(source)
+    assert own.read(source, batch.cursor) == guarded.read(source, batch.cursor)
+    assert [source] == list(guarded.find(tmp_path)) == guarded.sources_at(log.path)
+    assert guarded.at(tmp_path) is None
 
 
 @pytest.mark.slow
@@ -147,6 +321,7 @@ def test_a_reader_that_fails_at_a_session_costs_that_session(tmp_path: Path, how
     [
         ("raise RuntimeError('no licence')", "no licence"),
         ("import sys; sys.exit(5)", "ended the process with 5"),
+        ("import os; os._exit(5)", "ended the process with 5"),
         ("class Reader: pass", "lacks a name"),
         (DIGESTER.replace("{}", "exit(3)"), "ended the process with 3"),
         (DIGESTER.replace("{}", "raise KeyError('x')"), "KeyError"),

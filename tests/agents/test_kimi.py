@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agents.agents import billed, counted, outcomes, sessions_of, write_lines
+from tests.agents.agents import (
+    billed,
+    counted,
+    outcomes,
+    read_by_steps,
+    sessions_of,
+    write_lines,
+)
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kimi.reader import Kimi
 from thence.agents.profiles import agents
@@ -249,6 +257,67 @@ def test_a_step_without_a_usage_record_is_billed_by_its_end(tmp_path: Path) -> N
     path = write_lines(path_of(tmp_path, PARENT), *lines)
 
     assert 77 == load(path, KNOWN).graph.spent.own
+
+
+def step(number: int, order: str, input_tokens: int, output: int) -> list[dict[str, Any]]:
+    """A step, with its record before its end, behind it, or both its sayings alone."""
+    bill = usage(number + 1, input_tokens, output)
+    end = ended(number, usage=bill["usage"])
+    made = {"first": [bill, end], "last": [end, bill], "end": [end], "record": [bill]}[order]
+    return [loop(number, "step.begin"), text(number + 2, "Hm."), *made]
+
+
+@pytest.mark.parametrize("orders", [["last"] * 4, ["last", "first", "end", "record"]])
+def test_a_step_is_billed_once_whoever_tells_its_bill_first(
+    tmp_path: Path, orders: list[str]
+) -> None:
+    """Old clients write the record last, and a resumed log has both orders: line by line, too.
+
+    The same numbers again are another request when they are of the session or of another step.
+    """
+    settings = event(1, "config.update", modelAlias="k")
+    compaction = {**usage(60, 1000, 30), "usageScope": "session"}
+    steps = [
+        line for nth, order in enumerate(orders) for line in step(10 * nth + 2, order, 1000, 30)
+    ]
+    lines = [HEADER, settings, *asked(2, "Hi"), *steps, compaction]
+
+    def grow() -> Iterator[None]:
+        for length in range(1, len(lines) + 1):
+            write_lines(path_of(tmp_path, PARENT), *lines[:length])
+            yield
+
+    grown = read_by_steps(Kimi(), tmp_path, grow())[PARENT]
+    at_once = load(path_of(tmp_path, PARENT), KNOWN).graph
+
+    assert [1030] * 5 == [bill.total for bill in grown.bills.values()]
+    assert (5 * 1030, 5) == (at_once.spent.own, at_once.spent.responses)
+    assert {"k"} == {e.model for e in at_once.events if e.event_id in at_once.bills}
+
+
+@pytest.mark.parametrize("scenario", ["0.20.0-tools", "0.20.0-compact", "0.43.1-from-0.20.0"])
+def test_old_clients_bill_what_the_api_billed(shared: Path, scenario: str) -> None:
+    """The end of a step and the record behind it are one bill."""
+    home = shared / "data" / "versions" / "kimi" / scenario
+
+    assert billed(home).own == counted(Kimi(), home / "home/.kimi-code").own
+
+
+def test_logs_of_other_people_are_billed_once(shared: Path, tmp_path: Path) -> None:
+    """A session, a subagent's log, and one in which no request was answered."""
+    spent: dict[str, tuple[int, int]] = {}
+    for log in sorted((shared / "data" / "outside" / "kimi").rglob("*.jsonl")):
+        path = path_of(tmp_path, PARENT)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(log.read_bytes())
+        took = load(path, KNOWN).graph.spent
+        spent[log.name.partition("-")[2]] = took.own, took.responses
+
+    assert {
+        "assistant_tools.jsonl": (653_885 + 43_308, 23),
+        "small.jsonl": (0, 0),
+        "subagent_agent-0.jsonl": (41_651, 3),
+    } == spent
 
 
 def test_a_switch_of_branches_leaves_the_lines_after_its_base(tmp_path: Path) -> None:

@@ -300,16 +300,34 @@ def test_random_sessions_mean_the_same_as_to_the_format(
 def test_random_runs_of_the_journal_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, script: Script, max_bytes: int
 ) -> None:
-    """Over kills, forks, segments and ancestors: the model would be told the same."""
+    """Over kills, forks, segments and ancestors: the model would be told the same.
+
+    Only the log tells a reader what may still run: no call that ended, or that a prompt followed.
+    """
     run = Run(tmp_path_factory.mktemp("home"), script, max_bytes=max_bytes)
     drop(run.session)
     source = next(s for s in NATIVE.find(run.root) if s.session == run.session.id)
     loaded = read(Path(source.path))
     messages = [{"role": e.fields["role"], "content": e.fields["content"]} for e in run.logged[1]]
+    readout = readout_of(loaded.graph)
+    reasons = repair.no_result_yet(readout.running_calls)
 
-    assert repair.mend(messages).messages == readout_of(loaded.graph).messages().messages
+    assert repair.mend(messages, reasons=reasons).messages == readout.messages().messages
+    assert set(readout.running_calls) <= open_calls_of_the_end(messages)
     assert [] == loaded.notices
     assert {fact.node.id for fact in loaded.graph.facts} <= {*run.at, *ids(run.root)}
+
+
+def open_calls_of_the_end(messages: list[JSON]) -> set[str]:
+    """Ids of calls without a result, after the last message of a person."""
+    calls: set[str] = set()
+    for message in messages:
+        if isinstance(message["content"], str):
+            calls -= calls if message["role"] == "user" else set()
+            continue
+        calls |= {block["id"] for block in message["content"] if block["type"] == "tool_use"}
+        calls -= {block.get("tool_use_id") for block in message["content"]}
+    return calls
 
 
 def ids(root: Path) -> set[str]:

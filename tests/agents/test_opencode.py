@@ -22,7 +22,7 @@ from tests.agents.databases import (
 )
 from tests.pace import SUITE_BYTES, SUITE_ROUNDS
 from thence.agents.kilo.reader import Kilo
-from thence.agents.opencode.messages import KILLED, TITLE
+from thence.agents.opencode.messages import KILLED, THOUGHTS, TITLE
 from thence.agents.opencode.reader import OpenCode
 from thence.agents.sessions import load
 from thence.memory.readouts import readout_of
@@ -348,7 +348,8 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
     )
     source = only(ADAPTER, tmp_path)
     batch = ADAPTER.read(source)
-    assert 1015 + 415 == load(path, {"opencode": ADAPTER}).graph.spent.own
+    graph = load(path, {"opencode": ADAPTER}).graph
+    assert (1010 + 410, THOUGHTS) == (graph.spent.own, graph.unbilled[-1].detail)
 
     database = sqlite3.connect(path)
     more = {"type": "text", "text": "More", "time": {"start": 1, "end": 2}}
@@ -361,7 +362,27 @@ def test_a_database_without_events_is_read_from_its_rows(tmp_path: Path) -> None
 
     session = SessionGraph("opencode:x", [*batch.events, *again.events])
     assert ["Hi", "Ho", "More"] == [e.summary for e in session.events if e.kind.endswith("_msg")]
-    assert 1015 + 415 == session.spent.own
+    assert 1010 + 410 == session.spent.own
+
+
+@pytest.mark.parametrize(
+    ("tokens", "spent"),
+    [
+        ({"output": 30, "reasoning": 10, "total": 1040}, 1040),  # beside it, since 1.18
+        ({"output": 40, "reasoning": 10, "total": 1040}, 1040),  # part of it, before
+        ({"output": 5, "reasoning": 10}, 1015),  # no part is larger than the whole
+    ],
+)
+def test_thoughts_are_counted_once(tmp_path: Path, tokens: dict[str, int], spent: int) -> None:
+    """The total tells whether the output has them in it."""
+    writer = Writer()
+    writer.session(PARENT, "Mending")
+    counts = {**tokens, "input": 900, "cache": {"read": 100, "write": 0}}
+    info = {"id": "msg_1", "role": "assistant", "modelID": "m", "tokens": counts, "finish": "stop"}
+    writer.event("message.updated", info={**info, "time": {"created": _ms(1)}})
+    path = run(tmp_path / "opencode.db", OPENCODE, writer.steps)
+
+    assert spent == load(path, {"opencode": ADAPTER}).graph.spent.own
 
 
 def test_only_the_session_that_changed_has_another_version(tmp_path: Path) -> None:

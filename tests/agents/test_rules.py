@@ -30,7 +30,8 @@ from thence.format.derived_events import time_of
 from thence.format.graph import State
 from thence.format.records import Usage
 from thence.format.session_graph import SessionGraph
-from thence.memory.prices import price
+from thence.memory.pricelist import SHIPPED
+from thence.memory.prices import tariff
 from thence.memory.readouts import readout_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -398,12 +399,12 @@ def test_long_prompts_are_told_by_request(tmp_path: Path) -> None:
         log.reply([text("Yes.")], id=f"m{number}", model="claude-sonnet-4-5", usage=bill)
     session = session_of(tmp_path, log)
     bills = [event.usage for event in session.events if event.usage is not None]
-    single = [price("claude-sonnet-4-5", bill) for bill in bills]
-    summed = price("claude-sonnet-4-5", Usage(20, 20, 0, 300_000))
+    rates = tariff(SHIPPED, "claude-sonnet-4-5")
 
-    assert 2 == len([cost for cost in single if cost is not None])
-    assert summed is not None
-    assert sum(cost.usd for cost in single if cost is not None) < summed.usd
+    assert 2 == len(bills)
+    assert rates is not None
+    single = sum(rates.ticks(bill) or 0 for bill in bills)
+    assert 0 < single < (rates.ticks(Usage(20, 20, 0, 300_000)) or 0)
 
 
 def test_records_of_one_response_are_one_message(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.agreement.homes import unpack_heron
 from tests.test_examples import ROOT, unpack_template
 
 SAMPLE = """
@@ -22,14 +24,15 @@ from thence.agents.profiles import agents
 from thence.agents.samples import Machine
 agents()["pebble"].sample(Machine(Path.home() / ".pebble", Path.home() / "work"), datetime.now(UTC))
 """
+WRITE = "heron.write(pathlib.Path(sys.argv[1]))"
 COLOUR = "from thence.serve.agents import stylesheet; print(stylesheet().decode())"
 
 
 class Machine:
-    """A home on which the package is installed."""
+    """A home on which the package is installed: the template, or another one."""
 
-    def __init__(self, folder: Path) -> None:
-        unpack_template(folder / "target")
+    def __init__(self, folder: Path, unpack: Callable[[Path], object] = unpack_template) -> None:
+        unpack(folder / "target")
         self.home = folder / "home"
         (self.home / ".pebble").mkdir(parents=True)
         self._env = os.environ | {"PYTHONPATH": str(folder / "target"), "HOME": str(self.home)}
@@ -80,6 +83,24 @@ def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
     assert ("pebble", "claude") == (handed["agent"], handed["to"])
     assert ("claude", "pebble") == (taken["agent"], taken["to"])
     assert Path(taken["files"][0]).is_relative_to(machine.home / ".pebble")
+
+
+def test_a_small_agent_has_a_cost_a_failed_result_and_a_resume_command(tmp_path: Path) -> None:
+    """As its author wrote it from the docs; its sessions lie in another folder than usual."""
+    machine = Machine(tmp_path, unpack_heron)
+    place = tmp_path / "birds"
+    machine.python("import pathlib, sys; import heron_thence as heron; " + WRITE, str(place))
+    machine.thence("sweep", "--root", f"heron={place}")
+    (row,) = json.loads(machine.thence("ls", "--json"))
+    shown = machine.thence("show", row["session_uid"]).splitlines()
+    resumed = json.loads(machine.thence("resume", row["session_uid"], "--json"))
+    spent = json.loads(machine.thence("cost", "--json"))["total"]
+
+    assert ("heron:h-1", "Run the tests.") == (row["session_uid"], row["title"])
+    assert ("✗    ran make test", "broken pipe") == (shown[7][:18], shown[8].strip(" │"))
+    assert (8100 * 3 + 370 * 15, 0) == (round(spent["usd"] * 1e6), spent["unpriced_tokens"])
+    assert {"HERON_HOME": str(place)} == resumed["env"]
+    assert ["heron", "--resume", "h-1"] == resumed["argv"]
 
 
 def test_nothing_in_this_tree_names_the_package() -> None:

@@ -6,16 +6,15 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
+from tests.posts import Post, listening
 from thence.agents.sessions import LoadedSession, load
 from thence.bridge import otlp
 from thence.errors import BadConfig
@@ -121,30 +120,14 @@ def test_openinference_names_stand_beside_the_others(loaded: LoadedSession) -> N
 
 
 @pytest.fixture
-def collector() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
+def collector() -> Iterator[tuple[str, list[Post]]]:
     """A server on loopback that takes what it is sent."""
-    taken: list[tuple[str, str | None, bytes]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            taken.append((self.path, self.headers.get("Authorization"), body))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - theirs
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", taken
-    server.shutdown()
-    server.server_close()
+    with listening() as address_and_posts:
+        yield address_and_posts
 
 
 def test_spans_are_sent_as_protobuf_that_others_decode(
-    loaded: LoadedSession, collector: tuple[str, list[tuple[str, str | None, bytes]]]
+    loaded: LoadedSession, collector: tuple[str, list[Post]]
 ) -> None:
     """The protobuf says what the JSON says, by the owner's own definitions where they are."""
     endpoint, taken = collector

@@ -18,6 +18,7 @@ from thence.bridge.portable_history import (
     without_harness,
 )
 from thence.format.repair import problems
+from thence.format.tools import BUILT_IN
 
 Block = dict[str, Any]
 
@@ -73,7 +74,7 @@ def test_a_command_is_a_command_everywhere(
     tool: str, arguments: Block, target: str, name: str, argument: str
 ) -> None:
     """Whatever shell tool ran it, the next agent sees its own, with the same script."""
-    made = map_call(tool, arguments, target)
+    made = map_call(tool, arguments, target, BUILT_IN)
 
     assert made is not None
     assert (name, "ls -l") == (made[0], made[1][argument])
@@ -83,9 +84,9 @@ def test_what_was_asked_beyond_the_script_stays_behind() -> None:
     """Wishes for more rights than the sandbox gives are no part of a mapped call."""
     wish = {"cmd": "rm x", "sandbox_permissions": "require_escalated", "justification": "must"}
 
-    assert ("Bash", {"command": "rm x"}) == map_call("exec_command", wish, "claude")
+    assert ("Bash", {"command": "rm x"}) == map_call("exec_command", wish, "claude", BUILT_IN)
     loose = {"command": "ls", "dangerouslyDisableSandbox": True}
-    assert ("exec_command", {"cmd": "ls"}) == map_call("Bash", loose, "codex")
+    assert ("exec_command", {"cmd": "ls"}) == map_call("Bash", loose, "codex", BUILT_IN)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_call_is_mapped_only_where_it_says_the_same(
     tool: str, arguments: Any, target: str, expected: Any
 ) -> None:
     """An argument that has no place in the other tool makes it no longer the same."""
-    assert expected == map_call(tool, arguments, target)
+    assert expected == map_call(tool, arguments, target, BUILT_IN)
 
 
 def test_a_call_that_nobody_knows_is_told_in_words_with_its_result() -> None:

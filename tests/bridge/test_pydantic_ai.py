@@ -72,6 +72,16 @@ def log(journal: Journal) -> Path:
     return path
 
 
+def test_a_history_can_be_closed_without_a_loop_and_used_again(journal: Journal) -> None:
+    """What was added is there afterwards, and more can be added."""
+    history = JournalHistory("s", journal)
+    history._messages.add(STORY[:2])
+    history.close()
+    history._messages.add(STORY[2:])
+
+    assert STORY == history._messages.load()
+
+
 def test_messages_come_back_equal(journal: Journal) -> None:
     """Each as an event, and through the log by another object."""
     for message in STORY:

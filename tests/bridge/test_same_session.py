@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from tests.memory.stored import opened
+from tests.rules import rules
 from thence.agents import Adapter
 from thence.agents.profiles import agents
 from thence.agents.samples import Machine
@@ -26,8 +27,10 @@ from thence.format.facts import Block
 from thence.format.nodes import Is
 from thence.format.readout import Readout
 from thence.format.session_graph import SessionGraph
+from thence.format.turn import running_calls
+from thence.memory.gate import Gate
 from thence.memory.readouts import OpenedSession, open_loaded, open_session, read_session
-from thence.memory.redact import Redactor
+from thence.memory.recall import as_read
 from thence.memory.store import Filter, Store
 from thence.memory.sweep import Sweep
 
@@ -37,7 +40,7 @@ SOURCES = [name for name in agents() if agents()[name].offers("sample")]
 TARGETS = ("claude", "codex")
 
 
-class Silent(Redactor):
+class Silent(Gate):
     """Finds no secrets, so that a stored text is the text of the log."""
 
     def __init__(self) -> None:
@@ -56,7 +59,9 @@ def sessions(
     agent.sample(Machine(home, tmp_path / "work"), NOW)
     store = opened(tmp_path)
     with store.sweeping():
-        Sweep(store, {agent.name: agent.reader}, Silent(), digests=False).run({agent.name: [home]})
+        Sweep(store, {agent.name: agent.reader}, Silent(), rules(), digests=False).run(
+            {agent.name: [home]}
+        )
     yield list(both(store, agent.reader, home))
     store.close()
 
@@ -73,7 +78,7 @@ def both(
             if any(edge.link != "subagent" for edge in row.edges):
                 continue
             loaded = load_source(reader, source)
-            yield loaded, open_session(store, row), read_session(store, row)
+            yield loaded, open_session(store, row, as_read), read_session(store, row, as_read)
 
 
 def api_block(block: Block) -> Any:
@@ -103,7 +108,8 @@ def messages_of(graph: SessionGraph) -> list[Any]:
                 if role == "assistant" and fact.node.response is not None:
                     message["id"] = fact.node.response
                 out.append(message)
-    return repair.mend(out).messages
+    running = running_calls(graph.graph, graph.turn())
+    return repair.mend(out, reasons=repair.no_result_yet(running)).messages
 
 
 def test_messages_are_what_the_records_say(

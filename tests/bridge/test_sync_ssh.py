@@ -6,14 +6,18 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.machines import Machine
 from tests.sshd import HOST, SshServer, missing_sshd
+from thence.bridge import sync_ssh
 from thence.bridge.sync_places import GitPlace, SyncPlace, place_at
 from thence.bridge.sync_ssh import CHUNK_BYTES, MAX_IN_FLIGHT, SshPlace
+from thence.bridge.sync_state import Setup, SyncFiles
 from thence.errors import BadConfig, NotReadable
 
 NAME, OTHER = "a" * 32, "b" * 32
@@ -163,6 +167,64 @@ def test_an_answer_that_is_not_sftp_is_an_error(
     sshd.write_ssh(line)
     with pytest.raises(NotReadable, match="does not answer as sftp does"):
         _place(sshd, far, tmp_path).names()
+
+
+LIAR = """
+import struct, sys
+
+def send(kind, body):
+    sys.stdout.buffer.write(struct.pack(">IB", len(body) + 1, kind) + body)
+    sys.stdout.buffer.flush()
+
+names = int(sys.argv[1])
+while head := sys.stdin.buffer.read(4):
+    packet = sys.stdin.buffer.read(struct.unpack(">I", head)[0])
+    kind, number = packet[0], packet[1:5]
+    if kind == 1:
+        send(2, struct.pack(">I", 3))
+    elif kind == 17:
+        send(105, number + struct.pack(">IQI", 5, 1 << 30, 0o40700))
+    elif kind in (3, 11):
+        names = -1 if names == -3 else names
+        send(102, number + struct.pack(">I", 1) + b"h")
+    elif kind == 12 and names >= -1:
+        name = struct.pack(">I", 32) + b"a" * 32 + struct.pack(">II", 0, 0)
+        send(104, number + struct.pack(">I", abs(names)) + name * abs(names))
+        names = -3 if names == -1 else names
+    elif kind == 12 and names == -3:
+        send(101, number + struct.pack(">III", 1, 0, 0))
+    elif kind == 4:
+        send(101, number + struct.pack(">III", 0, 0, 0))
+"""
+"""A server that lists so many names again and again, or, with -2, never does.
+
+With -1 it lists a bundle of 1 GiB, of which nothing comes.
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "words"), [(100, "more than 5,000 names"), (0, ""), (-1, ""), (-2, "")]
+)
+def test_a_server_that_lies_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: int, words: str
+) -> None:
+    """A list without an end, a file that never comes, no answer: an error with a hint."""
+    (tmp_path / "liar.py").write_text(LIAR)
+    (tmp_path / "ssh").write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" {tmp_path}/liar.py {names}\n'
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(sync_ssh, "MAX_NAMES", 5_000)
+    monkeypatch.setattr(sync_ssh, "ANSWER_TIMEOUT_S", 60 if words else 0.5)
+    machine = Machine(tmp_path / "alpha")
+    setup = Setup(f"ssh://{HOST}/shared", "m" * 32, "alpha-host", [bytes(16)])
+    SyncFiles(machine.home).save_setup(setup)
+    done = machine.run("sync")
+
+    assert 1 == done.returncode
+    assert (words or f"{HOST} gave no end of an answer within 0 seconds") in done.stderr
+    assert "hint:  choose a folder" in done.stderr or "try again later" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_page_tells_what_was_asked_decided_and_changed(desk: Desk) -> None:
 
     assert 0 == ran.code
     assert f"Claude Code {logs.name(1)[:13]} · " in ran.lines[1]
-    assert "  decided by " in ran.out
+    assert "  decided, " in ran.out
     assert ": The lantern burns oil." in ran.out
     for part in ("  corrected e", "  changed: /p/lantern.py", "  failed e", "  ended: "):
         assert part in ran.out, part

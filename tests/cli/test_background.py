@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.desk import Desk
 from thence import __version__
-from thence.cli import background, launcher, services
+from thence.cli import background, launcher, scheduling
 
 pytest.importorskip("litestar")
 
@@ -50,7 +50,7 @@ def test_one_server_per_home_runs_until_it_is_stopped_or_replaced(desk: Desk) ->
     url = desk.run("open", "--no-open", "--json").json["url"]
 
     assert first == start(desk)
-    assert f"http://127.0.0.1:{first.port}/" in url
+    assert f".localhost:{first.port}/enter?" in url
     assert ["ok"] == [level for level, _ in doctor(desk)]
     assert "ticket" not in (desk.home / background.LOG).read_text()
 
@@ -149,7 +149,7 @@ def test_a_start_beside_a_viewer_in_the_foreground_gives_its_link(
     ran = desk.run("serve", "--background", "--no-open", "--port", str(port))
 
     assert (0, "The viewer is already running") == (ran.code, ran.lines[0])
-    assert f"http://127.0.0.1:{port}/enter?ticket=" in ran.out
+    assert f".localhost:{port}/enter?ticket=" in ran.out
     assert background.find_running(desk.home) is None
 
 
@@ -225,7 +225,7 @@ def test_an_outdated_service_is_restarted_by_systemd(
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    (edit,) = services.SystemdService().start().edits
+    (edit,) = scheduling.SystemdService().start().edits
     edit.path.parent.mkdir(parents=True)
     edit.path.write_bytes(edit.after or b"")
     outdated = background.RunningServer(os.getpid(), 1, "0.0.1")

@@ -36,7 +36,16 @@ def test_every_value_has_an_origin(home: Path, run: Run, monkeypatch: pytest.Mon
     assert {"value": 9, "origin": str(home / "config.toml")} == days
     assert {"value": 7.0, "origin": "IDLE_TIMEOUT"} == answer["idle_timeout"]
     assert "default" == answer["session_memory.store"]["origin"]
-    assert "4 GB" in run("config").stdout
+    assert "4 GiB" in run("config").stdout
+
+
+@pytest.mark.parametrize("text", ["4 GiB", "500 MB", "1.5 GiB", "50 MiB", "123 bytes"])
+def test_a_size_is_shown_as_it_was_written(home: Path, run: Run, text: str) -> None:
+    """In the units of a thousand or of 1,024 that were meant."""
+    written = text.removesuffix(" bytes")
+    (home / "config.toml").write_text(f"journal.max_bytes = '{written}'\n")
+
+    assert f" {text} " in run("config", "max_bytes").stdout
 
 
 def test_one_setting_by_its_last_name(home: Path, run: Run) -> None:

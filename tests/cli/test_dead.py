@@ -77,7 +77,7 @@ def test_a_compaction_that_names_a_lost_record_leaves_nothing_dead(desk: Desk) -
     }
     assert wanted == report_of(desk)
     assert 2 == len(desk.run("tree", A, "--json").json["boundaries"])
-    assert "2 turns" in next(row for row in desk.run("tree", A).lines if "compacted" in row)
+    assert "2 prompts" in next(row for row in desk.run("tree", A).lines if "compacted" in row)
 
 
 def test_a_cleared_context_leaves_nothing_dead(desk: Desk) -> None:
@@ -96,7 +96,7 @@ def test_a_cleared_context_leaves_nothing_dead(desk: Desk) -> None:
     assert ["r11"] == desk.run("tree", A, "--json").json["cleared"]
     assert "context cleared" in desk.run("tree", A).out
     assert "context cleared" in (shown := desk.run("show", A).out)
-    assert "2 turns" in next(line for line in shown.splitlines() if "context cleared" in line)
+    assert "2 prompts" in next(line for line in shown.splitlines() if "context cleared" in line)
     assert "This is the short plan." not in shown
     assert "This is the short plan." in desk.run("show", A, "--branch", "all").out
     assert PLAN == messages[0]["content"][0]["text"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +32,15 @@ def examined(run: Run, *more: str) -> tuple[int, list[dict[str, Any]]]:
 def worst(findings: list[dict[str, Any]], topic: str) -> str:
     """What was said of a topic that is not well."""
     return " | ".join(f["words"] for f in findings if f["topic"] == topic and f["level"] != "ok")
+
+
+def source_words(findings: list[dict[str, Any]], agent: str) -> str:
+    """What was said of the logs of an agent."""
+    return next(
+        f"{finding['words']}"
+        for finding in findings
+        if finding["topic"] == "sources" and finding.get("agent") == agent
+    )
 
 
 def imported(machine: Homes) -> tuple[Session, Path]:
@@ -100,6 +110,20 @@ def test_skipped_lines_are_named_by_file_and_line(machine: Homes, run: Run) -> N
     assert 0 == code
     assert [(str(path), len(lines) + 1)] == [(s["path"], s["line"]) for s in skips["lines"]]
     assert f"{IMPORT}.jsonl:{len(lines) + 1}" in run("doctor").stdout
+    assert run("doctor").stdout.startswith("1 line skipped; nothing imports")
+    words = source_words(findings, "claude")
+    assert re.search(r"1 line skipped, \d+ bytes unfinished, the rest is stored", words)
+
+
+def test_what_was_removed_is_not_called_stored(machine: Homes, run: Run) -> None:
+    """Though each byte of the logs was read: the transcript is gone, and its number is told."""
+    run("sweep")
+    run("evict", IMPORT, "--yes")
+    findings = examined(run)[1]
+
+    words = source_words(findings, "claude")
+    assert re.search(r"1 transcript removed, \d+ bytes unfinished, the rest is stored", words)
+    assert "all stored" in source_words(findings, "codex")
 
 
 def test_a_lost_or_damaged_pack_is_found(machine: Homes, run: Run) -> None:
@@ -192,7 +216,7 @@ def test_modes_that_let_others_read_are_found(machine: Homes, run: Run) -> None:
     assert 3 == code
     assert "chmod -R go= ~/.thence/config.toml" == modes["fix"]
     assert [{"path": str(config), "mode": "0644"}] == modes["modes"]
-    assert "1 warning; nothing is lost" == run("doctor").stdout.splitlines()[0]
+    assert "1 warning" == run("doctor").stdout.splitlines()[0]
 
 
 def test_caps_and_losses_are_told(machine: Homes, run: Run) -> None:
@@ -207,7 +231,7 @@ def test_caps_and_losses_are_told(machine: Homes, run: Run) -> None:
 
     assert 3 == code
     assert "transcripts" in worst(findings, "caps")
-    assert "1 session removed before they were analysed" in worst(findings, "losses")
+    assert "1 session was removed before it was fully analysed" == worst(findings, "losses")
 
 
 def test_an_event_of_the_future_doubts_the_clock(machine: Homes, run: Run) -> None:

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from tests.cli.conftest import Run
 from tests.cli.desk import in_process
 from thence.agents.sessions import load
-from thence.cli import export, wiring
+from thence.cli import wiring
 from thence.cli.sample_machine import Homes, fake_token, made_id
 from thence.errors import NotReadable
 from thence.format import export_formats
@@ -77,7 +77,7 @@ def test_what_joins_bills_is_no_secret(looked_at: Homes, run: Run) -> None:
 
     assert any(keys["plain"])
     assert keys["plain"] == keys["redacted"]
-    assert fake_token() not in export._line({"usage_key": fake_token()}, wiring.redactor())
+    assert fake_token() not in json.dumps(wiring.gate().value({"usage_key": fake_token()}))
 
 
 def test_lines_hold_every_event_in_every_state(looked_at: Homes, run: Run) -> None:
@@ -194,8 +194,8 @@ def test_code_in_markdown_stays_readable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["markdown", "html"])
-def test_an_export_on_a_terminal_steers_nothing(tmp_path: Path, form: str) -> None:
-    """Escapes that write the clipboard, the title or the screen are marks; a pipe gets the text."""
+def test_an_exported_document_steers_no_terminal(tmp_path: Path, form: str) -> None:
+    """Escapes that write the clipboard, the title or the screen are marks, in a file as well."""
     evil = "\x1b]52;c;ZXZpbA==\x07 \x1b]0;title\x07 \x1b[2J \x9b2J \u202e \x00 tab\there\nnext"
     with Journal(tmp_path).create(cwd="/x") as s:
         s.record("user", {"role": "user", "content": evil})
@@ -203,11 +203,13 @@ def test_an_export_on_a_terminal_steers_nothing(tmp_path: Path, form: str) -> No
     env = {**os.environ, "THENCE_HOME": str(tmp_path)}
     shown = in_process("export", path, "--as", form, env=env, tty=True)
     piped = in_process("export", path, "--as", form, env=env)
+    file = tmp_path / "file"
+    written = in_process("export", path, "--as", form, "-o", str(file), env=env)
 
-    assert (0, 0) == (shown.code, piped.code)
+    assert (0, 0, 0) == (shown.code, piped.code, written.code)
     assert [] == [c for c in shown.out if not c.isprintable() and c not in "\n\t"]
     assert "tab\there\nnext" in shown.out
-    assert evil in piped.out
+    assert shown.out == piped.out == file.read_text()
 
 
 class _Tags(HTMLParser):

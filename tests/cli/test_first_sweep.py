@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,23 @@ sys.argv = ["thence", "sweep"]
 cli.main()
 """
 """A sweep that is killed, with all its processes, right after its first commit."""
+
+ASKED_TO_STOP = """
+import os, signal, sys
+from thence import cli
+from thence.memory import sweep
+
+sweep.OWN_PARCEL_BYTES = 0
+count, number = sweep.Sweep._count, int(sys.argv.pop())
+
+def count_and_stop(self, piece):
+    count(self, piece)
+    os.kill(os.getpid(), number)
+
+sweep.Sweep._count = count_and_stop
+cli.main()
+"""
+"""A sweep that gets a signal once it has read the first session, before its first commit."""
 
 
 @pytest.fixture
@@ -171,3 +189,23 @@ def test_a_first_sweep_that_is_killed_has_kept_the_newest(desk: Desk) -> None:
 
     assert list(range(DAYS)) == days(resumed["ls"])
     assert answers(desk) == resumed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_first_sweep_that_is_stopped_at_once_has_kept_what_it_read(
+    desk: Desk, number: signal.Signals
+) -> None:
+    """Also before its first commit: as many as it says are listed; the next sweep goes on."""
+    for day in range(DAYS):
+        write_day(desk, script(day), day)
+    command = [sys.executable, "-c", ASKED_TO_STOP, "sweep", str(int(number))]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    early = days(desk.run("ls", "--json", "-n", "100").json)
+    stored = re.search(r"stopped.*, (\d+) new ones? (?:is|are) stored", ended.stdout)
+
+    assert (130, "") == (ended.returncode, ended.stderr)
+    assert stored is not None, ended.stdout
+    assert 0 < len(early) == int(stored[1])
+    assert desk.sweep().out.startswith(f"imported {DAYS - len(early)} sessions")
+    assert list(range(DAYS)) == days(desk.run("ls", "--json", "-n", "100").json)

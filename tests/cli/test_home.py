@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.desk import ALERTS, WINDOWS, Desk, alerts, windows
-from thence.cli.home import HEARD, QUEUE, spark
+from thence.cli.home import spark
 from thence.cli.terminal import columns
-from thence.memory import nudges
 
 
 @pytest.fixture
@@ -79,8 +78,6 @@ def test_hooks_say_when_they_were_last_heard(desk: Desk) -> None:
 
     assert "hooks  active: Claude Code 2 min ago, Codex 41 min ago" in desk.run().lines
     assert ["claude", "codex"] == [*hooks]
-    assert QUEUE == nudges.FOLDER
-    assert HEARD == nudges.LAST_NUDGES_FOLDER
 
 
 def test_quiet_day(desk: Desk) -> None:
@@ -98,7 +95,7 @@ def test_quiet_day(desk: Desk) -> None:
     assert any("discarded branches" in line and "$0.14" in line for line in ran.lines)
     assert "last 7 days" in body
     assert "stored  2 sessions, transcripts " in body
-    assert " of 4 GB  " in body
+    assert " of 4 GiB  " in body
     assert 5 == sum(line.startswith("  thence ") for line in ran.lines)
     assert 80 >= max(map(columns, ran.lines))
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.agents.transcripts import Script, write
-from thence.agents.claude.profile import EVENTS
+from thence.agents.profiles import USUAL_EVENTS as EVENTS
 from thence.cli import thence
 from thence.cli.launcher import NUDGE
 from thence.config import settings

@@ -107,7 +107,7 @@ records   user 13 · assistant 11 · boundary 1 · header 1 · sidechain 1
           summary 1 · tip 1
 states    internal 4 · live 24 · discarded 5 · no result 1
 spent     11k live · 2.6k discarded
-turn      running · torn last line
+turn      stopped in the middle of a turn · torn last line
 
 skipped line 30, 57 bytes: torn
 """

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.conftest import Run
+from tests.cli.desk import Desk
 from thence.cli import forget, thence, wiring
 from thence.cli.evict import NotEvicted
 from thence.cli.file_changes import NotAnswered
@@ -273,16 +274,18 @@ def test_no_prompt_of_another_session_is_lost_by_forgetting(
 
 
 def test_the_proof_can_fail(tmp_path: Path) -> None:
-    """A trace anywhere is found, in whatever file."""
+    """A trace anywhere is found, in whatever file and in its name."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a/clean").write_bytes(b"nothing")
     (tmp_path / "a/dirty").write_bytes(b"\x00" * 5000 + b"needle" + b"\xff")
     (tmp_path / "empty").touch()
+    (tmp_path / "z needle.json").touch()
     (tmp_path / "link").symlink_to(tmp_path / "a/dirty")
     proof = forget.prove(tmp_path, ["needle"])
 
-    assert [(tmp_path / "a/dirty", "needle")] == proof.traces
-    assert 3 == len(proof.files)
+    named = [tmp_path / "a/dirty", tmp_path / "z needle.json"]
+    assert [(path, "needle") for path in named] == sorted(proof.traces)
+    assert 4 == len(proof.files)
 
 
 def test_forgetting_asks(machine: Homes, run: Run) -> None:
@@ -371,3 +374,28 @@ def test_without_a_store_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
         assert isinstance(result.exception, SessionNotFound), command
     assert 0 == CliRunner().invoke(thence, ["gc"]).exit_code
+
+
+def test_gc_and_doctor_tell_of_files_that_were_never_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill of an earlier version left them: nothing is lost, so nobody is asked."""
+    desk = Desk(tmp_path, monkeypatch)
+    session = Journal(desk.home).create(cwd="/w")
+    session.record("user", {"role": "user", "content": "long work"})
+    session.close()
+    assert session.transcript_path is not None
+    left = session.transcript_path.with_name("job-7.jsonl")
+    left.touch(mode=0o600)
+    swept = desk.run("sweep", "--json")
+    problems = desk.run("doctor").out
+    shown = desk.run("gc", "-n").out
+    acted = desk.run("gc", "--json").json
+
+    assert 0 == swept.code, swept
+    assert "long work" in desk.run("ls").out
+    assert "a killed process left 1 file without a session" in problems
+    assert "never begun" in shown
+    assert [("clear", "job-7")] == [(step["action"], step["session"]) for step in acted["journal"]]
+    assert [session.transcript_path] == list(left.parent.iterdir())
+    assert "a killed process" not in desk.run("doctor").out

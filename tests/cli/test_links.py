@@ -31,7 +31,7 @@ def test_sessions_on_another_disk_are_read(
     linked = desk.run("sweep", "--root", f"{agent}={root}", "--json").json
 
     assert direct["sources"] == linked["sources"] == linked["sessions_new"] > 0
-    assert [] == linked["links"]
+    assert [] == linked["not_read"]
 
 
 def test_links_that_are_not_followed_are_told_of(
@@ -58,13 +58,14 @@ def test_links_that_are_not_followed_are_told_of(
     ran = desk.run("sweep", columns=200)
     answer = desk.run("sweep", "--json").json
     listed = desk.run("ls", "--json").json
-    looked = desk.run("doctor", "--json").json["findings"]
+    looked = desk.run("doctor", "--json").json
 
     assert (0, "") == (ran.code, ran.err)
-    assert "  3 links not followed: ~/.claude/projects/-" in ran.out
-    assert links == answer["links"]
+    assert ran.out.startswith("▲ Claude Code: 2 links are not read: links are not followed,")
+    assert links == sorted(item["path"] for item in answer["not_read"])
+    assert answer["not_read"] == looked["not_read"]
     assert [[WINDOWS]] == [[row["native_session_id"]] for row in listed]
     assert DUMP not in str(listed)
-    assert [("warning", links)] == [
-        (finding["level"], finding["links"]) for finding in looked if finding["topic"] == "links"
+    assert ["warning"] * 2 == [
+        finding["level"] for finding in looked["findings"] if finding["topic"] == "unread"
     ]

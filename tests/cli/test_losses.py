@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.desk import ALERTS, Desk, alerts
+from tests.posts import listening
 from thence.memory import retention
 from thence.memory.notes import read_notes
 from thence.memory.retention import brief_rule, rule
@@ -111,30 +109,6 @@ def test_a_soft_cap_above_the_hard_one_is_refused(desk: Desk) -> None:
 # -- losses ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def hub() -> Iterator[HTTPServer]:
-    """A hub that keeps what is posted to it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            server.posted.append(json.loads(self.rfile.read(length)))  # type: ignore[attr-defined]
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    server.posted = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 def spoil(desk: Desk) -> None:
     """Leave a session that no digest covers and that cannot be digested, over a hard cap of 0."""
     store = Sqlite(str(desk.home / "memory" / "thence.db"))
@@ -162,15 +136,15 @@ def test_a_loss_is_told_whatever_else_the_sweep_found(desk: Desk, *, with_source
     assert [f"claude:{ALERTS}"] == [note.session_uid for note in read_notes(desk.home)]
 
 
-def test_a_loss_is_posted_to_the_hub(desk: Desk, hub: HTTPServer) -> None:
+def test_a_loss_is_posted_to_the_hub(desk: Desk) -> None:
     """When one is set, each loss arrives there."""
     spoil(desk)
     path = desk.home / "config.toml"
-    address = f"http://127.0.0.1:{hub.server_address[1]}/"
-    path.write_text(f'[session_memory]\nhub = "{address}"\n' + path.read_text())
-    desk.run("sweep")
+    with listening() as (address, posted):
+        path.write_text(f'[session_memory]\nhub = "{address}"\n' + path.read_text())
+        desk.run("sweep")
 
-    assert [f"claude:{ALERTS}"] == [notice["session_uid"] for notice in hub.posted]  # type: ignore[attr-defined]
+    assert [f"claude:{ALERTS}"] == [post.json["session_uid"] for post in posted]
 
 
 def test_a_loss_by_gc_ends_with_3(desk: Desk) -> None:

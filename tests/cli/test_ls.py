@@ -223,10 +223,12 @@ def test_an_earlier_name_works_and_names_the_new_one(desk: Desk) -> None:
 
 
 def test_an_unknown_agent_is_named(desk: Desk) -> None:
-    """A filter that can match nothing says why."""
-    assert ["no matching sessions: no agent is called 'foo'"] == desk.run(
-        "ls", "--agent", "foo"
-    ).lines
+    """A filter that can match nothing is an error, which names the nearest that there is."""
+    ran = desk.run("ls", "--agent", "cluade")
+
+    assert (2, "") == (ran.code, ran.out)
+    assert "unknown agent 'cluade'" in ran.err
+    assert "did you mean claude?" in ran.err
 
 
 def test_the_sum_has_its_mark_whatever_is_listed(desk: Desk) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.cli.conftest import Run
+from tests.posts import listening
+from thence.cli.file_changes import NotAnswered
+from thence.cli.notes import write
 from thence.cli.sample_machine import Homes, made_id
 from thence.errors import BadConfig, SessionNotFound
 
@@ -82,34 +84,15 @@ def test_a_decision_may_belong_to_a_session(looked_at: Homes, run: Run) -> None:
 
 def test_nothing_is_posted_unless_a_hub_is_set(home: Path, run: Run) -> None:
     """With a hub the line is posted after it is in the file; one that is down changes nothing."""
-    posted: list[bytes] = []
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posted.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Keep quiet."""
-
-    server = HTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with listening() as (address, posted):
         run("note", "before")
 
         assert [] == posted
 
-        settings = f'[session_memory]\nhub = "http://127.0.0.1:{server.server_port}/x"\n'
-        (home / "config.toml").write_text(settings)
+        (home / "config.toml").write_text(f'[session_memory]\nhub = "{address}/x"\n')
         run("note", "after")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
-    assert ["after"] == [json.loads(body)["text"] for body in posted]
+    assert ["after"] == [post.json["text"] for post in posted]
 
     result = run("note", "nobody listens")
 
@@ -192,3 +175,34 @@ def test_an_event_has_the_fields_of_the_contract_whatever_they_hold(
     fields = {"seq", "ts", "kind", "role", "tool", "summary", "tokens", "is_sidechain"}
 
     assert all(fields <= event.keys() for event in answer["events"])
+
+
+def test_a_decision_of_an_agent_is_confirmed_by_whoever_has_read_it(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is shown whole and clean; without a terminal or --yes nothing is confirmed."""
+    text = "Paint it red.\n" + "wet " * 200 + "\x1b[2J\u202eend"
+    write("decision", text, None, origin="mcp")
+    run("decide", "My own.")
+    uuid = next(n["uuid"] for n in json.loads(run("decide", "--json").stdout) if n["text"] == text)
+    listed = run("decide").stdout
+    with pytest.raises(NotAnswered):
+        run("decide", "--confirm", uuid[:18])
+    with pytest.raises(click.UsageError):
+        run("decide", "--confirm", "zzz")
+    with pytest.raises(click.UsageError):
+        run("decide", "--confirm")
+    done = run("decide", "--confirm", uuid[:18], "--yes")
+    again = run("decide", "--confirm", uuid, "--yes")
+
+    assert f"by an agent, unconfirmed  {uuid[:18]}" in listed
+    assert "thence note --confirm ID" in listed
+    assert 200 == done.stderr.count("wet")
+    assert not {"\x1b", "\u202e"} & {*done.stderr}
+    assert ("confirmed", "nothing to confirm") == (
+        done.stdout.strip()[20:],
+        again.stdout.strip()[20:],
+    )
+    assert [True, None] == [
+        note.get("is_confirmed") for note in json.loads(run("decide", "--json").stdout)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,7 @@ def test_what_a_project_spilled_into_the_home_before_is_still_read(tmp_path: Pat
     with Journal(tmp_path / "home", durability="none").create(session="s1") as session:
         use(session, "c1", "narwhal")
     (file,) = (tmp_path / "home" / "spill" / "s1").iterdir()
+    shutil.rmtree(tmp_path / "home" / "sessions")
     local = Journal(tmp_path / "home", durability="none", local=tmp_path)
     with local.create(session="s1"):
         assert large("narwhal") == local.read_spill("s1", file.name).decode()

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.test_guard import READER, install
 from tests.agents.transcripts import Script, write
 from tests.pace import PROVING, by_pace
 from tests.processes import run_thence
@@ -431,6 +432,16 @@ def git_of_the_project(machine: Machine) -> None:
     assert not (machine.user / "ran").exists()
 
 
+def package_agent(machine: Machine) -> None:
+    """The agent of another package, which runs in a process of its own."""
+    place = machine.user / "packages"
+    install(place, "thence.agents", READER)
+    (machine.user / ".acme").mkdir()
+    printed = machine.thence("doctor", PYTHONPATH=str(place))
+
+    assert "acme: version unknown" in printed
+
+
 def git_remote(machine: Machine) -> None:
     """A sync through a git remote, started in the project."""
     pytest.importorskip("pyrage")
@@ -463,10 +474,11 @@ def ssh_folder(machine: Machine) -> None:
 Trial = Callable[[Machine], None]
 
 STARTS: dict[str, list[Trial]] = {
+    "agents/guard.py subprocess": [package_agent],
+    "agents/guard.py sys.executable": [package_agent],
     "bridge/acp_proxy.py subprocess": [record_editor_agent],
-    "bridge/folders.py subprocess": [git_of_the_project],
+    "bridge/git.py subprocess": [git_of_the_project, git_remote],
     "bridge/handoff.py subprocess": [hand_over],
-    "bridge/sync_places.py subprocess": [git_remote],
     "bridge/sync_ssh.py subprocess": [ssh_folder],
     "cli/background.py os.execv": [upgrade],
     "cli/background.py subprocess": [background],

@@ -96,7 +96,7 @@ def test_machine_without_a_network_waits(desk: Desk, url: str, tmp_path: Path) -
 
     assert (1, "") == (first.code, first.out)
     assert first.err.startswith("error: not reachable, 3 sessions waiting: ")
-    assert "nothing is lost: the next push continues from here\n" in first.err
+    assert "what arrived stays; the next push continues from here\n" in first.err
     assert (False, 3) == (plan["reached"], plan["sessions"])
     assert 1 == desk.run("push", url, "--json").json["sessions"]
 

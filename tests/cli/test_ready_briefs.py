@@ -23,6 +23,7 @@ from thence.format.derived_events import Spent
 from thence.format.normal import Cost, Session
 from thence.format.records import Usage, time_text
 from thence.memory.derivation import DIGEST_VERSION
+from thence.memory.redact import RULES, rules_version
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import DigestRecord, SessionChange, SessionRow
 from thence.serve import ready_briefs
@@ -210,7 +211,7 @@ def test_a_home_that_cannot_be_written_still_gets_a_brief(
 def fill(path: Path, sessions: int, project: str, own: int) -> None:
     """Write made-up sessions with their digests, the newest `own` of them in a project."""
     store = Sqlite(str(path))
-    now = datetime.now(UTC)
+    now, rules = datetime.now(UTC), rules_version(RULES)
     changes, digests = [], []
     for number in range(sessions):
         uid, cwd = f"claude:{number:08}", project if number < own else f"/home/dev/p{number % 99}"
@@ -218,7 +219,9 @@ def fill(path: Path, sessions: int, project: str, own: int) -> None:
         session = Session(
             uid, "claude", f"{number:08}", cwd=cwd, ended_at=ended, cost=Cost(1, 2, 3, 1.0, 5, 1)
         )
-        row = SessionRow(session, title=f"t{number}", spent=Spent(Usage(1, 1, 1, 1)), change=1)
+        row = SessionRow(
+            session, title=f"t{number}", spent=Spent(Usage(1, 1, 1, 1)), change=1, redactor=rules
+        )
         changes.append(SessionChange(row, Cursor({"main": Mark(1, number, 1000, 1)})))
         todo = {"text": f"To do {number}", "status": "pending", "origin": "tool"}
         digest = {

@@ -158,7 +158,7 @@ def test_a_sweep_on_a_full_disk_says_so_whoever_meets_it(
     assert "hint:  free some space, then try again" in done.stderr
     assert "Traceback" not in done.stderr + swept
     assert "bad" == findings.get("setup", findings["disk"])["level"]
-    assert findings["disk"]["words"].startswith("the disk is full: ")
+    assert findings["disk"]["words"].startswith("too little disk space: ")
     assert rest.endswith("exit 1\n")
 
 

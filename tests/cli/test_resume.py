@@ -206,7 +206,7 @@ def test_wide_characters_move_no_column(looked_at: Homes) -> None:
     for folder in ("tide", "潮位表", "潮位表の計算プログラム", "e\u0301te\u0301"):
         session = msgspec.structs.replace(row.session, cwd=f"/home/dev/{folder}")
         other = msgspec.structs.replace(row, session=session, title="漢字 | title " + "長" * 40)
-        choices.append(resume._choice(other, "01234567", now))
+        choices.append(resume._choice(other, "01234567", now, wiring.status()))
     shown = list(Picker(choices, colour=False).lines(60, 12))
 
     assert 1 == len({columns(choice.line.partition("漢字 |")[0]) for choice in choices})

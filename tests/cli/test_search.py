@@ -50,7 +50,7 @@ def test_object_is_the_contracts(desk: Desk) -> None:
     hit = answer["hits"][0]
     names = {"session_uid", "event_id", "seq", "ts", "kind", "snippet", "score"}
 
-    about = {"capped", "searched_back_to", "how", "explanation", "hints"}
+    about = {"total", "sessions", "capped", "searched_back_to", "how", "explanation", "hints"}
     assert {"hits", "notes", *about} == set(answer)
     assert names <= set(hit)
     assert f"claude:{WINDOWS}" == hit["session_uid"]
@@ -228,7 +228,7 @@ def test_every_filter_of_the_help_finds_the_session(
         "before": (":2090-01-01", ":2001-01-01"),
         "outcome": (f":{_outcome(trials)}", ":abandoned"),
         "cost": ("<1000", ">1000"),
-        "tag": (":wick", ":snuffed"),
+        "tag": (":wick", ":wick agent:codex"),
     }
     [row] = trials.run("ls", "--json").json
     trials.run("tag", row["native_session_id"], "+wick")

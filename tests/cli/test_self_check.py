@@ -100,6 +100,7 @@ def test_a_home_whose_sessions_cannot_be_read_fails(home: Path, run: Run) -> Non
     assert "newer thence" in problems[0]
 
 
+@pytest.mark.slow
 def test_a_store_elsewhere_is_left_alone(home: Path, run: Run, tmp_path: Path) -> None:
     """The settings of the home name it; the check uses the copy all the same."""
     elsewhere = tmp_path / "elsewhere"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -21,14 +22,21 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.memory import logs
+from thence.cli import viewer
+from thence.serve import app
 
 LONG = 60.0
+NAME = r"http://[0-9a-f]{32}\.localhost"
+"""Where a browser is signed in."""
 NOBODY = 65534
 """The uid of a user of this machine who may read nothing of ours."""
 
 BROWSER = """
-import html, json, os, pathlib, re, sys, time, urllib.request
+import html, json, os, pathlib, re, socket, sys, time, urllib.request
 from http.cookiejar import CookieJar
+look_up = socket.getaddrinfo  # browsers look up names below localhost themselves
+socket.getaddrinfo = lambda host, *rest, **more: look_up(
+    "localhost" if host.endswith(".localhost") else host, *rest, **more)
 folder = pathlib.Path(sys.argv[0]).parent
 (folder / "started").touch()
 while folder.exists() and not (folder / "go").exists():
@@ -82,6 +90,43 @@ def served(env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], dict[st
     process.communicate()
 
 
+@pytest.mark.skipif(not viewer._has_ipv6(), reason="nobody can listen at ::1")
+def test_nobody_else_listens_where_a_browser_looks_first() -> None:
+    """It tries `::1` before 127.0.0.1: both are ours, or the port is another one."""
+    with contextlib.ExitStack() as stack:
+        first, second = map(stack.enter_context, viewer.listen(viewer.HOST, 0))
+        taken = stack.enter_context(app.listener("::1", 0))
+
+        assert ("::1", first.getsockname()[1]) == second.getsockname()[:2]
+        with pytest.raises(viewer.PortTaken, match="cannot listen on ::1 port"):
+            viewer.listen(viewer.HOST, taken.getsockname()[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [((), ("--host", "localhost"), 11), (("--host", "localhost"), (), 0)],
+    ids=["its own name", "localhost"],
+)
+def test_only_links_that_the_server_accepts_are_given(
+    env: dict[str, str], first: tuple[str, ...], second: tuple[str, ...], code: int
+) -> None:
+    """Asked for under localhost, a server accepts both names; else its own alone."""
+    process = started(env, "--port", "0", "--no-open", "--json", *first)
+    assert process.stdout is not None
+    url = json.loads(process.stdout.readline())["url"]
+    again = started(env, "--port", f"{urlsplit(url).port}", "--no-open", "--json", *second)
+    out, err = again.communicate(timeout=LONG)
+    links = [url] if code else [url, json.loads(out)["url"]]
+    entered = [_entered(link) for link in links]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=LONG)
+
+    assert (code, {200}) == (again.returncode, {*entered})
+    assert ("cannot listen on localhost" in err) == bool(code)
+    assert url.startswith("http://localhost:") == bool(first)
+
+
 @pytest.mark.slow
 def test_it_tells_where_it_is_answers_and_ends_when_told(
     served: tuple[subprocess.Popen[str], dict[str, str]],
@@ -97,15 +142,15 @@ def test_it_tells_where_it_is_answers_and_ends_when_told(
     _, err = process.communicate(timeout=LONG)
 
     assert (200, []) == (answer.status, body["sessions"])
-    assert about["url"].startswith(f"http://127.0.0.1:{about['port']}/enter?ticket=")
+    assert re.match(rf"{NAME}:{about['port']}/enter\?ticket=", about["url"])
     assert "" == err.strip()
 
 
 def _entered(url: str) -> int:
     """Follow a URL as a browser does."""
     where = urlsplit(url)
-    link = http.client.HTTPConnection(where.hostname or "", where.port, timeout=LONG)
-    link.request("GET", f"{where.path}?{where.query}")
+    link = http.client.HTTPConnection("127.0.0.1", where.port, timeout=LONG)
+    link.request("GET", f"{where.path}?{where.query}", headers={"Host": where.netloc})
     status = link.getresponse().status
     link.close()
     return status
@@ -132,7 +177,7 @@ def test_it_says_so_on_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
 
     assert (0, [200, 200]) == (again.returncode, entered)
     assert "Viewer on this machine only" == lines[0]
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enter\?ticket=[\w-]{43}", lines[2])
+    assert re.fullmatch(rf"{NAME}:\d+/enter\?ticket=[\w-]{{43}}", lines[2])
     assert (11, True) == (other.returncode, f"cannot listen on 127.0.0.1 port {port}" in err)
     assert "--port" in err
 

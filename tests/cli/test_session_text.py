@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.format.derived import judged
 from thence.agents import Source
 from thence.agents.sessions import LoadedSession
 from thence.cli.session_text import MAX_ROWS, Page
@@ -80,7 +81,9 @@ def page(
     own: bool = False,
 ) -> list[str]:
     """The lines of its page."""
-    session = SessionGraph("codex:0199a000-0000-7000-8000-000000000001", facts.all, torn=torn)
+    session = SessionGraph(
+        "codex:0199a000-0000-7000-8000-000000000001", judged(facts.all), torn=torn
+    )
     loaded = LoadedSession(
         Source("codex", session.native, ()), session, list(skipped), list(notices)
     )
@@ -108,7 +111,7 @@ def test_missing_bill_makes_the_total_a_lower_bound() -> None:
     lines = page(facts)
 
     assert "at least 10 tokens" in lines[1]
-    assert "note: not billed: killed" in lines
+    assert "note: cost is a minimum: killed" in lines
 
 
 def test_session_without_anything_is_shown() -> None:
@@ -232,7 +235,7 @@ def test_branch_is_marked_where_it_parts_with_what_it_cost() -> None:
     lines = page(rolled_back())
     at = lines.index("│    yes")
 
-    assert lines[at + 1].startswith("├─╳  rolled back, 1 turn, 2 events, 500 tokens  ")
+    assert lines[at + 1].startswith("├─╳  rolled back, 1 prompt, 2 events, 500 tokens  ")
     assert lines[at + 2].startswith("● 2  you")
     assert "520 tokens, 500 discarded" in lines[1]
 
@@ -243,7 +246,7 @@ def test_branch_is_opened_in_its_place() -> None:
     at = lines.index("│    yes")
 
     assert [
-        "├─╮  rolled back, 1 turn, 2 events, 500 tokens",
+        "├─╮  rolled back, 1 prompt, 2 events, 500 tokens",
         "│ ●    you  13:00",
         "│ │    in vain",
         "│ │    sure",
@@ -259,14 +262,14 @@ def test_many_branches_at_one_place_are_summed_up() -> None:
     lines = [line for line in page(facts) if line.startswith("├─╳")]
 
     assert MAX_ROWS == len(lines)
-    assert "├─╳  95 more discarded branches, 95 turns, 95 events" == lines[-1]
+    assert "├─╳  95 more discarded branches, 95 prompts, 95 events" == lines[-1]
 
 
 def test_branch_that_parts_from_nothing_is_shown_first() -> None:
     """A second root that nobody went on from."""
     facts = Facts().prompt("a", "lost", parent=None).prompt("b", "kept", parent=None)
 
-    assert page(facts)[3].startswith("├─╳  discarded branch, 1 turn, 1 event  ")
+    assert page(facts)[3].startswith("├─╳  discarded branch, 1 prompt, 1 event  ")
 
 
 def test_branch_of_book_keeping_is_moved_to_what_is_shown() -> None:
@@ -276,7 +279,9 @@ def test_branch_of_book_keeping_is_moved_to_what_is_shown() -> None:
     facts.prompt("c", "lost", parent="s").prompt("d", "kept", parent="a")
     lines = page(facts)
 
-    assert lines[lines.index("│    one") + 1].startswith("├─╳  discarded branch, 1 turn, 1 event  ")
+    assert lines[lines.index("│    one") + 1].startswith(
+        "├─╳  discarded branch, 1 prompt, 1 event  "
+    )
 
 
 # -- compaction, subagents, copies ------------------------------------------------------------
@@ -298,7 +303,7 @@ def test_compaction_says_what_it_stands_for() -> None:
     lines = page(compacted())
 
     assert [
-        "═    compacted 13:00, 1 turn, 2 events, 10 tokens summed up",
+        "═    compacted 13:00, 1 prompt, 2 events, 10 tokens summed up",
         "·    one",
         "│    The story so far.",
         "·    <reminder>",
@@ -388,7 +393,10 @@ def test_torn_last_line_is_told_beside_the_turn() -> None:
     """It is no state of its own."""
     facts = Facts().prompt("a", "go").reply("b", call("c", command="make"))
 
-    assert "●    running; its last line is cut off" in page(facts, torn=True)
+    lines = page(facts, torn=True)
+
+    assert "○    stopped in the middle of a turn · no process is working on it" in lines
+    assert "its last line is cut off" in lines
 
 
 # -- hostile content --------------------------------------------------------------------------

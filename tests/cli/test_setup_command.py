@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.desk import Desk
-from thence.cli import launcher, services
+from thence.cli import launcher, scheduling
 
 SETTINGS = b"""{
     "model": "opus",
@@ -246,7 +246,7 @@ def test_the_service_is_a_unit_that_starts_the_launcher(desk: Desk, tmp_path: Pa
 
 def test_the_agent_of_launchd_starts_the_launcher(desk: Desk) -> None:
     """Its file is made and read back; launchd itself is not here."""
-    (edit,) = services.Launchd().start().edits
+    (edit,) = scheduling.Launchd().start().edits
     made = plistlib.loads(edit.after or b"")
 
     assert [str(desk.home / "bin/thence"), "serve", "--service", "--no-open"] == (
@@ -312,10 +312,10 @@ def test_each_home_has_a_service_of_its_own(
     first = {path.name: path.read_bytes() for path in units.iterdir()}
     monkeypatch.setenv("THENCE_HOME", str(tmp_path / "other"))
 
-    assert [] == services.active_services()
+    assert [] == scheduling.active_services()
 
     desk.run("setup", "--yes", "--service")
-    suffix = services.SystemdService().unit.removeprefix("thence-serve")
+    suffix = scheduling.SystemdService().unit.removeprefix("thence-serve")
 
     assert {
         *first,
@@ -323,7 +323,7 @@ def test_each_home_has_a_service_of_its_own(
         f"thence-sweep{suffix}.service",
         f"thence-sweep{suffix}.timer",
     } == {path.name for path in units.iterdir()}
-    assert services.Launchd().label == f"local.thence.serve{suffix}"
+    assert scheduling.Launchd().label == f"local.thence.serve{suffix}"
     assert 9 == len(suffix)
 
     desk.run("setup", "--remove", "--yes")

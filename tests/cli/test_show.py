@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from tests.agents.transcripts import Script, write
 from tests.cli.desk import Ran, in_process
+from tests.format.derived import judged
 from tests.format.messages_api import refusals
 from thence import __version__
 from thence.agents import Source, adapters
@@ -101,7 +102,7 @@ def session(tmp_path: Path) -> Path:
 
 def text(draft: Draft, room: int) -> list[str]:
     """The page of a draft, without a file."""
-    facts = [fact_of(event, line=line) for line, event in enumerate(draft.events, 1)]
+    facts = judged([fact_of(event, line=line) for line, event in enumerate(draft.events, 1)])
     graph = SessionGraph(f"thence:{draft.session}", facts)
     return Page(
         opened_session(LoadedSession(Source("thence", draft.session, ()), graph, [], [])), room
@@ -143,11 +144,11 @@ The hourly tide table for Europe/Lisbon loses 02:00 to 03:00 on 29 March. Find�
 2026-11-15 13:12 · tidepool · $0.07 · 3 turns · 14k tokens, 2.6k discarded
 journal · claude-opus-5-5 · 7f3a91c2
 
-═    compacted 13:16, 1 turn, 7 events, 2.6k tokens summed up
+═    compacted 13:16, 1 prompt, 7 events, 2.6k tokens summed up
 │    Cause: windows walked local time. Fixed in windows.py and feed.py; 43
 │    tests pass. Open: a test for Lord Howe, and alerts.py:88 uses the label as
 │    a key.
-├─╳  discarded branch, 1 turn, 5 events, 2.6k tokens            --branch e320bd7
+├─╳  discarded branch, 1 prompt, 5 events, 2.6k tokens          --branch e320bd7
 ● 2  you  13:16                                                ctx 1.2k  out 400
 │    No. Do not patch the gap afterwards. Cut the windows in UTC and use local
 │    time only for the label.
@@ -161,8 +162,9 @@ journal · claude-opus-5-5 · 7f3a91c2
 │    A helper looks for other callers while I edit.
 │  › asked a subagent: callers of label                                      2 s
 ■    edited tidepool/alerts.py
-○    ran pytest -q tests                                  interrupted, no result
-●    running; its last line is cut off
+○    ran pytest -q tests                                           no result yet
+○    stopped in the middle of a turn · no process is working on it
+its last line is cut off
 
 events: live 24 · no result 1 · discarded 5 · internal 4
 skipped line 30, 57 bytes: torn
@@ -196,14 +198,14 @@ def test_dead_branch_is_shown_where_it_parts(tmp_path: Path) -> None:
 
     printed = shown("show", path, COLUMNS="50")  # no room to say how it is shown
 
-    assert "│    two\n├─╳  discarded branch, 1 turn, 1 event\n● 2  you" in printed
+    assert "│    two\n├─╳  discarded branch, 1 prompt, 1 event\n● 2  you" in printed
 
 
 def test_branches_are_opened_when_asked_for() -> None:
     """Discarded branches a step to the right, what was compacted in its place."""
     printed = shown("show", "--sample", "--branch", "all", COLUMNS="80")
 
-    assert "├─╮  discarded branch, 1 turn, 5 events, 2.6k tokens\n│ ●    you  13:13\n" in printed
+    assert "├─╮  discarded branch, 1 prompt, 5 events, 2.6k tokens\n│ ●    you  13:13\n" in printed
     assert "│ ■    edited tidepool/windows.py\n│ │    Added the hour" in printed
     assert printed.index("● 1  you") < printed.index("═    compacted 13:16\n")
 
@@ -352,7 +354,7 @@ def test_events_are_given_with_their_states(form: list[str]) -> None:
     assert answer["counts"] == dict(Counter(event["state"] for event in own))
     assert {"test_run", "edit", "error", "retry"} <= {event["kind"] for event in derived}
     assert {event["derived_from"] for event in derived} <= {event["event_id"] for event in own}
-    assert {"state": "running", "torn": True, "open_calls": ["toolu_lost"], "since": 28} == (
+    assert {"state": "stopped", "torn": True, "open_calls": ["toolu_lost"], "since": 28} == (
         answer["turn"]
     )
     assert 2560 == sum(answer["spent"]["dead"].values())

@@ -89,6 +89,18 @@ def test_a_folder_without_sessions_is_told_with_what_was_looked_for(
     assert f"--root {agent}=PATH" in ran.lines[2]
 
 
+def test_an_agent_may_be_named_as_screens_name_it(desk: Desk) -> None:
+    """`journal` is what people see of our own sessions; what nobody knows is said to be unknown."""
+    place = desk.user / "empty"
+    place.mkdir()
+    named = desk.run("sweep", "-n", "--root", f"journal={place}", "--agent", "journal")
+    unknown = desk.run("sweep", "-n", "--root", f"jornal={place}")
+
+    assert (0, "  thence: no sessions/*/ID.jsonl below ~/empty") == (named.code, named.lines[1])
+    assert 2 == unknown.code
+    assert "unknown agent 'jornal'" in unknown.err
+
+
 @pytest.mark.parametrize("dry", [[], ["-n"]], ids=["sweep", "dry"])
 def test_of_several_folders_those_without_sessions_are_told(desk: Desk, dry: list[str]) -> None:
     """Those that were asked for; the usual ones are often empty."""

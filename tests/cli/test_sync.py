@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from tests.cli.machines import Machine
 from tests.sshd import HOST, SshServer, missing_sshd
-from thence.bridge import sync
-from thence.bridge.sync_keys import phrase_of, secret_in
+from thence.bridge import sync, sync_bundles
+from thence.bridge.sync_keys import Key, content_name, phrase_of, secret_in
 from thence.bridge.sync_places import FolderPlace
 from thence.errors import BadConfig
 
@@ -98,6 +99,12 @@ def _pair(tmp_path: Path, target: str) -> tuple[Machine, Machine, str]:
     phrase = first.begin(target, "alpha-host")
     assert 0 == second.join(target, phrase, "beta-host").returncode
     return first, second, phrase
+
+
+def _rotated(machine: Machine) -> str:
+    """Change the key; returns the new phrase."""
+    lines = machine.run("sync", "rotate").stdout.splitlines()
+    return next(line.strip() for line in lines if line.startswith("  "))
 
 
 def _messages(machine: Machine, session: str) -> Any:
@@ -466,9 +473,7 @@ def test_a_lost_machine_cannot_read_what_comes_after(tmp_path: Path, target: str
     lost.join(target, phrase, "lost-host")
     for machine in (first, second, lost):
         machine.sync()
-    new = next(
-        line.strip() for line in first.run("sync", "rotate").stdout.splitlines() if line[:1] == " "
-    )
+    new = _rotated(first)
     first.write_claude(THIRD, ["after the loss", "yes"], "/work/gulls")
     first.sync()
     refused = second.run("sync")
@@ -540,6 +545,128 @@ def test_what_is_written_with_a_closed_key_is_ignored(tmp_path: Path, folder: st
     assert f"claude:{THIRD}" not in first.sessions()
 
 
+def _frame(content_bytes: int) -> bytes:
+    """Return a frame of zeros that does not say how many: four bytes stand for 128 KiB."""
+    block = (128 << 10 << 3 | 0b010).to_bytes(3, "little") + b"\0"  # repeats one byte
+    last = (0b011).to_bytes(3, "little") + b"\0"
+    return b"\x28\xb5\x2f\xfd\x00\x58" + block * (content_bytes >> 17) + last
+
+
+_HEAD = b'{"type":"thence-sync","version":1,"machine":"m"}\n'
+_PART = b'{"type":"session","head":{"uid":"claude:x"},"part":%s}\n'
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "a newer program": (b'{"type":"thence-sync","version":99}\n', "has version 99"),
+    "a note that is no object": (_HEAD + b'{"type":"note","note":7}\n', "makes no sense"),
+    "no JSON": (b"\xff\xfe what is this", "not a bundle"),
+    "nothing": (b"", "not a bundle"),
+    "hashes that are none": (_HEAD + b'{"type":"forgotten","hashes":["x"]}\n', "makes no sense"),
+    "a list of no hashes": (_HEAD + b'{"type":"forgotten","hashes":7}\n', "makes no sense"),
+    "a session without an id": (
+        _HEAD + b'{"type":"session","head":{"uid":7},"part":{}}\n',
+        "makes no sense",
+    ),
+    "records that are not there": (
+        _HEAD + _PART % b'{"machine":"m","edition":1,"start":0,"end":9}',
+        "another length",
+    ),
+    "a part that ends before it begins": (
+        _HEAD + _PART % b'{"machine":"m","edition":1,"start":9,"end":0}',
+        "begins after its end",
+    ),
+    "a record that is none": (
+        _HEAD
+        + _PART % b'{"machine":"m","edition":1,"start":0,"end":1}'
+        + b'{"type":"record","record":[1]}\n',
+        "makes no sense",
+    ),
+    "deep nesting": (_HEAD + b'{"type":"note","note":' + b"[" * 90_000 + b"\n", ""),
+}
+"""What a machine may write by mistake or malice, and what is said of it; '' if nothing."""
+PACKED: dict[str, tuple[bytes, str]] = {
+    "a frame that claims 1 TiB": (
+        b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\0\0",
+        "claims 1,099,511,627,776 bytes",
+    ),
+    "more zeros than fit": (_frame(8 << 20), "unpacks to more than"),
+    "no frame": (b"not compressed", "does not decode"),
+}
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_bad_bundle_costs_itself_only(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
+) -> None:
+    """Each is named with its reason and the rest arrives; with a closed key it is only counted."""
+    monkeypatch.setattr(sync_bundles, "MAX_CONTENT_BYTES", 4 << 20)
+    first, second, phrase = _pair(tmp_path, folder)
+    if is_closed:
+        joined = second.join(folder, _rotated(first), "beta-host")
+        assert 0 == joined.returncode
+    secret = secret_in(phrase)
+    expected: dict[str, str] = {}
+    packed = dict(PACKED)
+    for what, (content, reason) in HOSTILE.items():
+        packed[what] = zstandard.compress(content), reason
+    for what, (body, reason) in packed.items():
+        content = HOSTILE.get(what, (what.encode(), ""))[0]
+        name = content_name(secret, content)
+        (Path(folder) / name).write_bytes(Key(secret).encrypted(body))
+        if reason:
+            expected[name] = reason
+    misnamed = "0" * 32
+    content = _HEAD + b'{"type":"note","note":{}}\n'
+    (Path(folder) / misnamed).write_bytes(Key(secret).encrypted(zstandard.compress(content)))
+    expected[misnamed] = "something else than its name says"
+    (Path(folder) / ("1" * 32)).write_bytes(b"age-encryption.org/v1\n garbage")
+    first.run("sync")
+    done = second.run("sync", "--json")
+    report = json.loads(done.stdout)
+    lines = second.run("sync").stdout
+
+    assert f"claude:{FIRST}" in second.sessions()
+    assert 1 == report["waiting"]
+    if is_closed:
+        assert (0, {}, len(packed) + 1) == (
+            done.returncode,
+            report["damaged"],
+            report["refused"],
+        )
+        return
+    assert (3, expected.keys()) == (done.returncode, report["damaged"].keys())
+    assert [] == [name for name, why in expected.items() if why not in report["damaged"][name]]
+    assert f"  {len(expected)} bundles left out, all others read\n" in lines
+    assert 10 == lines.count("  left out bundle ")
+    assert "update thence on this machine" in "".join(report["damaged"].values())
+
+
+def test_what_is_no_bundle_is_not_read(tmp_path: Path, folder: str) -> None:
+    """A folder, a pipe, a link, nothing, 3 TiB, by names of bundles: the rest arrives."""
+    first, second, _ = _pair(tmp_path, folder)
+    names = [Path(folder) / (letter * 32) for letter in "abcde"]
+    names[0].mkdir()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(names[1])
+    names[2].symlink_to("/dev/zero")
+    names[3].touch()
+    with names[4].open("wb") as file:
+        file.truncate(3 << 40)
+    first.sync()
+    report = second.sync()
+
+    assert f"claude:{FIRST}" in second.sessions()
+    assert ({}, 0, 1) == (report["damaged"], report["refused"], report["waiting"])
+
+
+def test_a_bundle_of_a_closed_key_is_known_by_its_head() -> None:
+    """However long it is; with the head of another key, or half a head, it is not."""
+    own, other = Key(bytes(16)), Key(bytes([1]) * 16)
+    long, short = own.encrypted(bytes(1 << 20)), own.encrypted(b"")
+
+    assert [True, True] == [own.opens(body) for body in (long, short)]
+    assert [True, False] == [own.opens(long[:size]) for size in (8192, 100)]
+    assert [False] * 3 == [other.opens(body) for body in (long, short, b"no head")]
+
+
 def test_a_machine_whose_bundles_came_too_late_writes_them_again(
     tmp_path: Path, folder: str
 ) -> None:
@@ -551,7 +678,7 @@ def test_a_machine_whose_bundles_came_too_late_writes_them_again(
     late = [(path, path.read_bytes()) for path in set(Path(folder).iterdir()) - before]
     for path, _ in late:
         path.unlink()
-    new = first.run("sync", "rotate").stdout.splitlines()[2].strip()
+    new = _rotated(first)
     for path, body in late:
         path.write_bytes(body)
     second.join(folder, new, "beta-host")

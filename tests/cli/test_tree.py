@@ -75,10 +75,10 @@ def test_compaction_subagents_and_orphans_are_drawn(desk: Desk) -> None:
 
     out = desk.run("tree", "a41e").out
 
-    assert "  ═     compacted, 1 turn, 2 events" in out
+    assert "  ═     compacted, 1 prompt, 2 events" in out
     assert "  ├─▸   h1  Alerts fire twice" in out
     assert "orphaned" in out
-    assert "unfinished, nothing followed" in out
+    assert "stopped in the middle of a turn" in out
 
 
 def test_files_are_drawn_too(desk: Desk) -> None:

@@ -151,7 +151,9 @@ def test_the_counts_say_why_sessions_are_processed_again(desk: Desk) -> None:
     ran = desk.run("sweep", "--json", "--progress", "json")
     stages = {json.loads(line)["stage"] for line in ran.err.splitlines()}
 
-    assert {"redaction": 6, "reader": 0, "fold": 0, "digest": 0} == ran.json["reprocessed"]
+    expected = {"redaction": 6, "reader": 0, "tools": 0, "fold": 0, "prices": 0, "digest": 0}
+
+    assert expected == ran.json["reprocessed"]
     assert "reprocess" in stages
 
 

@@ -28,6 +28,9 @@ Log = Callable[..., None]
 
 LARGE_TEXT = "0123456789abcdef" * 2500
 EVENT_COUNT = 20
+MAX_BYTES = 3000
+"""A segment is full after some events, so that the story begins a second one."""
+
 SUMMARY = "what was said so far"
 READY = b"\n"
 """Logged before the story starts, so that no fault strikes before."""
@@ -46,7 +49,8 @@ def run_story(root: str, log_path: str, go_path: str, durability: Durability) ->
         os.writev(descriptor, [msgspec.json.encode(entry) + b"\n"])
 
     try:
-        _run_all_steps(Journal(Path(root, "home"), durability=durability), work, sessions, log)
+        journal = Journal(Path(root, "home"), durability=durability, max_bytes=MAX_BYTES)
+        _run_all_steps(journal, work, sessions, log)
     except ThenceError as error:
         log("error", error.message)
         with contextlib.suppress(ThenceError):
@@ -69,6 +73,10 @@ def _run_all_steps(journal: Journal, work: Path, sessions: list[Session], log: L
         session.record("assistant", _call(call))
         receipt = session.record("user", _result(call, f"{call} {LARGE_TEXT}"))
         log("spill", session.id, receipt.uuid, f"{call} {LARGE_TEXT}")
+    child = session.sidechain("reader")
+    child.record("user", {"role": "user", "content": "look"})
+    child.finish("seen")
+    log("child", session.id, child.agent_id)
     checkpoint = session.checkpoint([work / "file.txt"])
     log("checkpoint", session.id, msgspec.json.encode(checkpoint).decode())
     first_kept = _record(session, "kept", log)
@@ -81,10 +89,14 @@ def _run_all_steps(journal: Journal, work: Path, sessions: list[Session], log: L
         sessions.append(other)
         _record(other, verb.__name__, log)
         other.close()
-    continued = journal.resume(session.id, mode="continue")
-    sessions.append(continued)
-    _record(continued, "going on", log)
-    continued.close()
+    for continued in (
+        journal.resume(session.id, mode="continue"),
+        journal.create_or_resume(session.id, cwd=work),
+        journal.create_or_resume("own", cwd=work),
+    ):
+        sessions.append(continued)
+        _record(continued, "going on", log)
+        continued.close()
 
 
 def _record(session: Session, text: str, log: Log) -> str:
@@ -111,13 +123,34 @@ def _result(call: str, text: str) -> JSON:
 def check(root: Path, log: list[list[str]]) -> list[str]:
     """Return the promises that are broken."""
     journal = Journal(root / "home")
-    violations: list[str] = []
+    violations = _check_beginnings(journal, root / "work", log)
     sessions = list(dict.fromkeys(line[1] for line in log if line[0] != "error"))
     for name in sessions:
         try:
             violations += _check_session(journal, root, name, [t for t in log if t[1] == name])
         except ThenceError as error:
             violations.append(f"{name} cannot be opened: {error.message}")
+    return violations
+
+
+def _check_beginnings(journal: Journal, work: Path, log: list[list[str]]) -> list[str]:
+    """Check that what was begun is whole, and that the project goes on where it was."""
+    violations = [
+        f"{path.name} has no header"
+        for kind in (layout.SESSIONS, layout.SIDECHAINS)
+        for path in (journal.root / kind).rglob("*.jsonl")
+        if [event.type for event in codec.decode(path.read_bytes().split(b"\n")[0] + b"\n").events]
+        != ["header"]
+    ]
+    for _, name, agent in (line for line in log if line[0] == "child"):
+        path = journal.root / layout.SIDECHAINS / name / f"{agent}.jsonl"
+        if codec.decode(path.read_bytes()).events[-1].type != "terminator":
+            violations.append("the subagent has no end")
+    if any(line[0] == "session" for line in log):
+        with journal.resume(project=work) as session:
+            where = session.transcript_path
+            if where is None or where.parent.name != layout.project_id(str(work)):
+                violations.append("the project is poisoned")
     return violations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -111,6 +112,35 @@ def test_a_full_disk_is_an_error_until_there_is_room(small: Path) -> None:
     assert promised == after
     assert len(promised) == str(again.messages).count("x" * LINE_BYTES)
     again.close()
+
+
+def test_a_session_that_a_full_disk_did_not_let_begin_is_not_there(small: Path) -> None:
+    """Creating, adopting, forking, starting a subagent: with room again the project goes on."""
+    journal = Journal(small)
+    session = journal.create(cwd="/w", session=SAMPLE_SESSION)
+    promised = [_record(session, number) for number in range(3)]
+    session.close()
+    ballast = small / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    before = {path for path in small.rglob("*") if path.is_file()}
+    for begin in (
+        lambda: journal.create(cwd="/w"),
+        lambda: journal.create_or_resume("own", cwd="/w"),
+        lambda: journal.resume(project="/w"),
+        lambda: journal.fork(SAMPLE_SESSION),
+        lambda: session.sidechain("reader"),
+    ):
+        with pytest.raises(NotAppendable, match="No space left"):
+            begin()
+    after = {path for path in small.rglob("*") if path.is_file()}
+    ballast.unlink()
+    with journal.resume(project="/w") as again:
+        messages = str(again.messages)
+
+    assert before == after
+    assert len(promised) == messages.count("x" * LINE_BYTES)
 
 
 class FailingDisk(Disk):

@@ -18,11 +18,22 @@ from tests.faults.warm import Warm
 from thence.journal.log import Durability
 
 STRACE = shutil.which("strace")
-CALL_COUNTS = {"write": 48, "fdatasync": 14, "fsync": 19, "openat": 62, "rename": 3, "mkdir": 7}
+CALL_COUNTS = {
+    "write": 62,
+    "fdatasync": 16,
+    "fsync": 29,
+    "openat": 120,
+    "rename": 3,
+    "mkdir": 10,
+    "link": 7,
+    "unlink": 7,
+    "fchmod": 10,
+    "flock": 30,
+}
 """About how often the story makes each call; samples are taken from this range."""
 
 CALLS = tuple(CALL_COUNTS)
-STRACE_NAMES = {"rename": "/^rename", "mkdir": "/^mkdir"}
+STRACE_NAMES = {"rename": "/^rename", "mkdir": "/^mkdir", "link": "/^link", "unlink": "/^unlink"}
 ERRORS = {
     "write": ("ENOSPC", "EIO", "EDQUOT"),
     "fdatasync": ("EIO", "ENOSPC"),
@@ -30,6 +41,10 @@ ERRORS = {
     "openat": ("EIO", "EMFILE"),
     "rename": ("EIO", "ENOSPC"),
     "mkdir": ("ENOSPC", "EROFS"),
+    "link": ("ENOSPC", "EPERM"),
+    "unlink": ("EIO",),
+    "fchmod": ("EIO",),
+    "flock": ("ENOLCK",),
 }
 MAX_PLACE = 400
 KILLED_EXIT_CODE = -9

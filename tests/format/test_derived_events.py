@@ -747,7 +747,7 @@ def test_sample_as_a_whole() -> None:
         ended_at="2026-11-15T13:17:34.000Z",
         cost=Cost(13200, 880, 0, 334.0, 3, 1),
         source_bytes=7,
-    ) == session_of(events, uid="thence:s", cwd="/w", source_bytes=7, git_branch=None)
+    ) == session_of(events, uid="thence:s", turns=3, cwd="/w", source_bytes=7, git_branch=None)
 
 
 def test_session_counts_neither_subagents_nor_copies_nor_what_was_derived() -> None:
@@ -760,7 +760,7 @@ def test_session_counts_neither_subagents_nor_copies_nor_what_was_derived() -> N
         prompt(state=State.DEAD),
         bill("d", 1, state=State.DEAD, model="sonnet"),
     )
-    session = session_of([*events, *derive_events(events)], uid="claude:x:y")
+    session = session_of([*events, *derive_events(events)], uid="claude:x:y", turns=1)
 
     assert ("claude", "x:y", "opus") == (session.flavor, session.native_session_id, session.model)
     assert Cost(200, 6, 0, 30.0, 1, 0) == session.cost
@@ -787,13 +787,6 @@ def test_what_the_source_says_wins_but_for_the_model() -> None:
         answered.started_at,
     )
     assert "n" == silent.model
-
-
-def test_prompt_of_several_blocks_is_one_turn() -> None:
-    """A picture and a sentence are one prompt."""
-    events = log(prompt("see", block=0), prompt("this", block=1), reply())
-
-    assert 1 == session_of(events, uid=UID).cost.turns
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.format.derived import find_ending
-from thence.format import errors, tools
+from thence.format import errors
 from thence.format.errors import Ending
 from thence.format.output import Row
+from thence.format.tools import BUILT_IN
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_real_claude_results_agree_with_what_was_recorded(shared: Path) -> None:
     seen: Counter[str] = Counter()
     for name in ("claude-code", "public/claude"):
         for tool, args, result, is_error in claude(shared / "data" / name):
-            tools.summary(tool, args)
+            BUILT_IN.judge(tool, args)
             ended = find_ending(tool, result, is_error=is_error)
             seen["results"] += 1
             if is_error is not None:
@@ -227,7 +228,7 @@ def test_real_codex_results_agree_with_what_was_recorded(shared: Path) -> None:
     seen: Counter[str] = Counter()
     for name in ("codex", "public/codex"):
         for tool, args, result, code in codex(shared / "data" / name):
-            tools.summary(tool, args)
+            BUILT_IN.judge(tool, args)
             errors.error_shape(str(result))
             ended = find_ending(tool, result)
             seen["results"] += 1

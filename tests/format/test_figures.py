@@ -54,6 +54,18 @@ def test_sizes_and_counts_have_their_unit() -> None:
         "4.1 KB",
         "1.2 GB",
     ]
+    limits = (4 << 30, 50 << 20, 1_500_000_000, 1_024_000_000, 100 << 10, 57, 1_234_567)
+    assert [figures.size_limit(n) for n in limits] == [
+        "4 GiB",
+        "50 MiB",
+        "1.5 GB",
+        "1,024 MB",
+        "100 KiB",
+        "57 bytes",
+        "1,234,567 bytes",
+    ]
+    used = 3_300_000_000
+    assert ["3.1 GiB", "3.3 GB"] == [figures.size(used, n) for n in (4 << 30, 4 * 10**9)]
     assert [figures.several(n, "branch") for n in (1, 1204)] == ["1 branch", "1,204 branches"]
     assert [figures.format_duration(n) for n in (31, 3_100, 41_000, 6_600_000)] == [
         "31 ms",

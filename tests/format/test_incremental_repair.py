@@ -13,7 +13,7 @@ from tests.format.histories import History, Script, scripts
 from tests.format.test_repair import WAYS, any_messages
 from thence.format import repair
 from thence.format.incremental_repair import Mending
-from thence.format.records import MESSAGES
+from thence.format.records import JSON, MESSAGES
 from thence.format.transcript import Transcript
 
 Message = dict[str, Any]
@@ -56,6 +56,22 @@ def test_a_growing_chain_is_mended_as_the_whole(
         )
         assert sorted(map(str, mended.left_out)) == sorted(map(str, grew.left_out))
         assert mended.reworded == grew.reworded
+
+
+@pytest.mark.parametrize("body", ["", " ", [], [{"type": "tool_result", "tool_use_id": "none"}]])
+def test_what_says_nothing_parts_no_two_answers(body: JSON) -> None:
+    """A thought stays where an answer follows it with nothing said between."""
+    thought = {"type": "thinking", "thinking": "It may be the cache.", "signature": "s"}
+    answers = [[thought], [{"type": "text", "text": "It is the cache."}]]
+    messages: list[Message] = [
+        {"role": "user", "content": "Why?"},
+        {"role": "assistant", "content": answers[0]},
+        {"role": "user", "content": body},
+        {"role": "assistant", "content": answers[1]},
+    ]
+
+    assert repair.mend(messages).messages == grown(messages, "answer")[-1].messages
+    assert [thought, *answers[1]] == grown(messages, "answer")[-1].messages[-1]["content"]
 
 
 @given(scripts, st.sampled_from(WAYS))

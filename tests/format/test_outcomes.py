@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.format.derived import find_ending
-from thence.format import errors, outcomes, tools
+from thence.format import errors, outcomes
 from thence.format.facts import Block, CallStatus
 from thence.format.outcomes import CallOutcome, judge_call
+from thence.format.tools import BUILT_IN, Effect
 
 
 def judged(
     *, ended: bool = True, status: CallStatus | None = None, tool: str = "Bash", **asked: str
 ) -> CallOutcome:
     """Return the outcome of a call a minute before its result, which ended with code 0."""
-    effect = tools.effect_of(tool, asked)
+    effect, _ = BUILT_IN.judge(tool, asked)
     result = Block("tool_result", "tool", "done", "done") if ended else None
     return judge_call(
-        tool,
         effect,
         result=result,
         evidence=errors.Evidence(is_structured=True, exit_code=0) if ended else None,
@@ -43,10 +43,9 @@ def test_a_failure_that_any_record_tells_stands() -> None:
     """An exit code of 0 does not make a call good that its result calls an error."""
     result = Block("tool_result", "tool", "no", "no", failed=True)
     outcome = judge_call(
-        "Bash",
-        tools.Effect(),
+        Effect("shell"),
         result=result,
-        evidence=errors.evidence_of("Bash", "no"),
+        evidence=errors.evidence_of("shell", "no"),
         status=CallStatus("c", failed=False, exit_code=0),
         started=None,
         finished=None,
@@ -81,7 +80,7 @@ def test_call_ended_if_anybody_says_so() -> None:
 def test_effects_that_try_the_same_share_a_key() -> None:
     """The same tests in any folder, the same files, or the very same arguments."""
     keys = [
-        tools.effect_of(tool, arguments).retry_key
+        BUILT_IN.judge(tool, arguments)[0].retry_key
         for tool, arguments in (
             ("Bash", {"command": "pytest -q"}),
             ("Bash", {"command": "cd a && pytest tests/b.py"}),
@@ -103,7 +102,7 @@ def test_input_nested_deeper_than_python_follows_is_a_retry_of_nothing() -> None
     for _ in range(100_000):
         deep = [deep]
 
-    assert tools.Effect() == tools.effect_of("Grep", {"pattern": deep})
+    assert Effect("search") == BUILT_IN.judge("Grep", {"pattern": deep})[0]
 
 
 def test_a_real_result_is_taken_before_a_synthetic_one() -> None:
@@ -134,7 +133,7 @@ RESULTS = (
 @pytest.mark.parametrize("tool", ["Bash", "Read"])
 def test_evidence_alone_gives_the_ending_that_the_result_gives(tool: str, result: object) -> None:
     """Whatever else is known: a store without payloads judges as one with them."""
-    evidence = errors.evidence_of(tool, result)
+    evidence = errors.evidence_of(BUILT_IN.kind(tool), result)
 
     for is_error in (None, True, False):
         for code in (None, 0, 1):

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from thence.format.todos import Step, Todo, learn, pending_todos, todos
+from thence.format.todos import Step, Todo, known_list, pending_todos, todos
+from thence.format.tools import BUILT_IN
 
 PLANTED = Path(__file__).parents[1] / "data" / "todos" / "planted.json"
 STATUSES = {"pending", "in_progress", "done", "dropped"}
@@ -826,8 +827,10 @@ def test_real_sessions_of_strangers_give_well_formed_todos(shared: Path) -> None
 
 def test_a_list_of_a_tool_that_an_agent_names_is_known() -> None:
     """An agent of another package says which tool holds its list, and in which field."""
-    learn("made_up_list", "rows")
+    more = BUILT_IN.with_names({"plan": ["made_up_list"]}, lists={"made_up_list": "rows"})
     rows = [{"content": "Mend the gauge", "status": "pending"}]
-    step = Step("e1", "assistant", tool="made_up_list", input={"rows": rows})
+    effect, _ = more.judge("made_up_list", {"rows": rows})
+    tool, arguments = known_list("made_up_list", {"rows": rows}, effect)
+    step = Step("e1", "assistant", tool=tool, input=arguments)
 
     assert ["Mend the gauge"] == [todo.text for todo in pending_todos([step])]

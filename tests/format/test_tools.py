@@ -16,8 +16,19 @@ from tests.format.derived import find_ending
 from tests.pace import one_quick
 from thence.format import errors, patches, tools
 from thence.format.patches import Touch
+from thence.format.tools import BUILT_IN, Effect
 
 TOOLS = sorted({name for _, names in tools.TOOLS for name in names.split()})
+
+
+def does(tool: str, arguments: object) -> Effect:
+    """Return what a call does."""
+    return BUILT_IN.judge(tool, arguments)[0]
+
+
+def changes(tool: str, arguments: object) -> list[patches.Change]:
+    """Return what a call changes."""
+    return tools.changes(does(tool, arguments), tool, arguments)
 
 
 def test_no_tool_name_has_two_kinds() -> None:
@@ -61,7 +72,7 @@ def test_command_is_found_in_every_shell_tool(
     tool: str, arguments: Any, expected: str | None
 ) -> None:
     """The script of a call is the same text whatever the agent and the shape of its input."""
-    assert expected == tools.command(tool, arguments)
+    assert expected == tools.command(does(tool, arguments), tool, arguments)
 
 
 PATCH = """*** Begin Patch
@@ -153,8 +164,10 @@ def test_touched_files_are_those_the_input_names(
     tool: str, arguments: Any, expected: list[Touch]
 ) -> None:
     """Files come from edit tools, patches and evident shell edits, with lines where told."""
-    assert expected == tools.touches(tool, arguments)
-    assert any(touch.how != "read" for touch in expected) == tools.action_of(tool, arguments).edits
+    effect = does(tool, arguments)
+
+    assert expected == tools.touches(effect, tool, arguments)
+    assert [touch.path for touch in expected if touch.how != "read"] == [*effect.edited]
 
 
 # -- summaries -----------------------------------------------------------------------------------
@@ -185,7 +198,7 @@ def test_touched_files_are_those_the_input_names(
 )
 def test_summary_says_what_was_done(tool: str, arguments: Any, expected: str) -> None:
     """A call is one short line a human understands."""
-    assert expected == tools.summary(tool, arguments)
+    assert expected == BUILT_IN.judge(tool, arguments)[1]
 
 
 # -- foreign and hostile data --------------------------------------------------------------------
@@ -199,10 +212,9 @@ def test_summary_says_what_was_done(tool: str, arguments: Any, expected: str) ->
 def test_nothing_raises_on_any_json(tool: Any, arguments: Any, result: Any) -> None:
     """Every function answers for arguments of every shape, as values and as JSON text."""
     for value in (arguments, json.dumps(arguments)):
-        line = tools.summary(tool, value)
-        tools.action_of(tool, value)
-        script = tools.command(tool, value)
-        assert isinstance(tools.touches(tool, value), list)
+        effect, line = BUILT_IN.judge(tool, value)
+        script = tools.command(effect, tool, value)
+        assert isinstance(tools.touches(effect, tool, value), list)
         assert None is script or script.strip()
         assert len(line) <= tools.SUMMARY_LIMIT
         assert [line] == (line.splitlines() or [line])
@@ -216,7 +228,7 @@ def test_nothing_raises_on_any_json(tool: Any, arguments: Any, result: Any) -> N
 @given(foreign.scripts)
 def test_nothing_raises_on_any_script(script: str) -> None:
     """Broken quotes, odd bytes and half operators are read as far as they go."""
-    assert all(touch.path for touch in tools.touches("Bash", {"command": script}))
+    assert all(path for path, _ in does("Bash", {"command": script}).touches)
 
 
 @pytest.mark.sampled(4)
@@ -226,10 +238,10 @@ def test_hostile_text_costs_little(unit: str) -> None:
     text = unit * ((1 << 18) // len(unit))
     started = time.process_time()
     for start in ("", "gradle ", "mvn ", "Exit code 1\n", "<tool_use_error>", '{"output":"'):
-        tools.touches("Bash", {"command": start + text})
+        does("Bash", {"command": start + text})
         errors.error_shape(start + text)
         find_ending("Bash", start + text)
-        tools.summary("Bash", start + text)
+        does("Bash", start + text)
 
     assert time.process_time() - started < 10
 
@@ -239,17 +251,17 @@ def test_changes_hold_the_very_texts() -> None:
     edit = {"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch"
 
-    assert tools.changes("Edit", edit) == [patches.Change("a.py", "edit", "x = 1", "x = 2")]
-    assert tools.changes("MultiEdit", {"file_path": "a.py", "edits": [edit, 7]}) == [
+    assert changes("Edit", edit) == [patches.Change("a.py", "edit", "x = 1", "x = 2")]
+    assert changes("MultiEdit", {"file_path": "a.py", "edits": [edit, 7]}) == [
         patches.Change("a.py", "edit", "x = 1", "x = 2")
     ]
-    assert tools.changes("Write", {"file_path": "b.py", "content": "new\n"}) == [
+    assert changes("Write", {"file_path": "b.py", "content": "new\n"}) == [
         patches.Change("b.py", "add", "", "new\n")
     ]
-    assert tools.changes("apply_patch", {"input": patch}) == [
+    assert changes("apply_patch", {"input": patch}) == [
         patches.Change("a.py", "edit", patch=("@@", "-x", "+y"))
     ]
-    assert tools.changes("Bash", {"command": f"apply_patch <<'E'\n{patch}\nE"}) == [
+    assert changes("Bash", {"command": f"apply_patch <<'E'\n{patch}\nE"}) == [
         patches.Change("a.py", "edit", patch=("@@", "-x", "+y"))
     ]
 
@@ -258,17 +270,54 @@ def test_changes_hold_the_very_texts() -> None:
 def test_what_holds_no_texts_changes_nothing(args: object) -> None:
     """A shape that nobody knows is no change."""
     for tool in ("Edit", "Write", "apply_patch", "Bash", "Read", ""):
-        assert tools.changes(tool, args) == []
+        assert changes(tool, args) == []
 
 
-def test_names_that_an_agent_adds_are_known_and_change_none_that_were(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Tools by kind, and the arguments that hold scripts and paths."""
-    for name in ("_COMMANDS", "_PATHS"):
-        monkeypatch.setattr(tools, name, [*getattr(tools, name)])
-    tools.learn({"shell": ["made_up_run", "Read"]}, commands=["script"], paths=["place"])
+def test_names_that_an_agent_adds_are_known_and_change_none_that_were() -> None:
+    """Tools by kind, and the arguments that hold scripts and paths; the first box stays so."""
+    added = {"shell": ["made_up_run", "Read"], "plan": ["made_up_list"]}
+    more = BUILT_IN.with_names(
+        added, commands=["script"], paths=["place"], lists={"made_up_list": "rows", "todo": "x"}
+    )
+    run, line = more.judge("made_up_run", {"script": "ls"})
+    read, _ = more.judge("Read", {"place": "a.py"})
+    usual, _ = more.judge("Read", {"place": "b.py", "path": "a.py"})
 
-    assert ("shell", "read") == (tools.tool_kind("made_up_run"), tools.tool_kind("Read"))
-    assert "ls" == tools.command("made_up_run", {"script": "ls"})
-    assert ["a.py"] == tools.paths("Read", {"place": "a.py"})
+    assert ("shell", "read") == (more.kind("made_up_run"), more.kind("Read"))
+    assert ("shell", "script", "ran ls") == (run.kind, run.argument, line)
+    assert "ls" == tools.command(run, "made_up_run", {"script": "ls"})
+    assert ("place", (("a.py", "read"),)) == (read.argument, read.touches)
+    assert [Touch("a.py", "read")] == tools.touches(read, "Read", {"place": "a.py"})
+    assert ("", (("a.py", "read"),)) == (usual.argument, usual.touches)
+    assert {"made_up_list": "rows"} == more.lists
+    assert "" == BUILT_IN.kind("made_up_run")
+
+
+def test_a_tool_that_has_no_name_here_is_what_it_was_known_to_be() -> None:
+    """Whoever lacks the package of an agent loses nothing of what was found with it."""
+    more = BUILT_IN.with_names({"edit": ["made_up_edit"], "shell": ["Read"]}, paths=["place"])
+    known, line = more.judge("made_up_edit", {"place": "a.py"})
+
+    assert ("edit", "edited a.py") == (known.kind, line)
+    assert (known, line) == BUILT_IN.judge("made_up_edit", {"place": "a.py"}, known)
+    assert "read" == BUILT_IN.judge("Read", {"path": "a"}, Effect("shell"))[0].kind
+
+
+def test_version_of_names_is_that_of_all_that_decides() -> None:
+    """Equal names have equal versions in every process; one more name has another version."""
+    versions = [
+        box.version
+        for box in (
+            BUILT_IN,
+            BUILT_IN.with_names({}),
+            BUILT_IN.with_names({"edit": ["made_up"]}),
+            BUILT_IN.with_names({"read": ["made_up"]}),
+            BUILT_IN.with_names({}, commands=["script"]),
+            BUILT_IN.with_names({}, paths=["script"]),
+            BUILT_IN.with_names({}, lists={"made_up": "rows"}),
+        )
+    ]
+
+    assert [versions[0]] * 2 == versions[:2]
+    assert 6 == len(set(versions))
+    assert all(version < 1 << 48 for version in versions)

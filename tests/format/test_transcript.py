@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thence.format import codec, schema
 from thence.format.nodes import Is, Span
 from thence.format.records import PAYLOADS, Event, Header, Notice, Skipped
-from thence.format.repair import INTERRUPTED, Orphans, problems, synthetic
+from thence.format.repair import NO_RESULT_YET, Orphans, problems, synthetic
 from thence.format.state import Domain, Domains
 from thence.format.todos import Step, Todo
 from thence.format.transcript import Transcript, node_of, steps
@@ -138,7 +138,7 @@ def test_sample_is_a_history_the_api_accepts() -> None:
     assert [] == problems(mended.messages)
     assert 15 == len(mended.messages)
     assert first["content"][0]["text"].startswith("Cause: windows walked local time.")
-    assert (INTERRUPTED, "toolu_lost") == (
+    assert (NO_RESULT_YET, "toolu_lost") == (
         last["content"][0]["content"],
         last["content"][0]["tool_use_id"],
     )

@@ -1,4 +1,4 @@
-"""Where the last turn stands: each of the four states, and what a log alone cannot tell."""
+"""What a turn is, and where the last one stands: each state, and what a log alone cannot tell."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.format.graph import Graph
+from thence.format.facts import Block, Fact
+from thence.format.graph import Graph, State
 from thence.format.nodes import Is, Node
-from thence.format.records import Event
+from thence.format.records import Event, Usage
 from thence.format.repair import synthetic
 from thence.format.transcript import node_of
-from thence.format.turn import TurnNow, TurnState, turn_of
+from thence.format.turn import TurnNow, TurnState, begins_turn, turn_of
 from thence.testing import Draft
 
 
@@ -48,6 +49,44 @@ def now(draft: Draft | list[Event], *, torn: bool = False, alive: bool | None = 
     """The turn a session is in."""
     events = draft.events if isinstance(draft, Draft) else draft
     return turn_of(Graph([node_of(event) for event in events]), torn=torn, alive=alive)
+
+
+def now_of(facts: list[Fact], *, alive: bool | None) -> str:
+    """The state of the last turn of a session of these records."""
+    return turn_of(Graph([fact.node for fact in facts]), alive=alive, records=facts).state
+
+
+# -- what a turn is -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", State)
+def test_prompt_of_the_own_live_line_begins_a_turn(state: State) -> None:
+    """Not one that was copied, discarded, taken back, or asked of a subagent; nor a reply."""
+    is_own = state in (State.LIVE, State.ORPHANED)
+
+    assert is_own == begins_turn(Node("a", flags=Is.PROMPT), state)
+    assert not begins_turn(Node("a", flags=Is.REPLY), state)
+
+
+# -- answered --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("alive", "state"), [(None, "answered"), (True, "answered"), (False, "done")]
+)
+def test_complete_reply_that_ends_no_turn_is_an_answer(alive: bool | None, state: str) -> None:
+    """Done as soon as it is known that nobody goes on; an open call keeps the turn running."""
+    reply, usage = Block("assistant_msg", "assistant", "so"), Usage(output_tokens=1)
+    answer = [
+        Fact(Node("a", flags=Is.PROMPT), "user", None, (Block("user_msg", "user", "go"),)),
+        Fact(Node("b", "a", Is.REPLY), "assistant", None, (reply,)),
+    ]
+    bill = Fact(Node("c", "b", Is.INTERNAL), "bill", None, (), usage=usage)
+    asked = Fact(Node("b", "a", Is.REPLY, ("call",)), "assistant", None, (reply,))
+
+    assert state == now_of([*answer, bill], alive=alive)
+    assert now_of(answer, alive=alive) in ("running", "interrupted")
+    assert now_of([answer[0], asked, bill], alive=alive) in ("running", "interrupted")
 
 
 # -- running ----------------------------------------------------------------------------------

@@ -84,6 +84,7 @@ class Run:
         self.owner: dict[str, str] = {}
         self.files: dict[Path, bytes] = {}
         self.orphans: repair.Orphans = "answer"
+        self.ended: dict[str, str] = {}
         self.steps = 0
         with patch("thence.journal.log.sync_folder"):  # thousands of runs; no power cut among them
             self._began(self.journal.create(cwd="/home/dev/tidepool", model="m1"))
@@ -236,6 +237,7 @@ class Run:
         if b % 2:
             self.orphans = orphans
             self.session = self.journal.resume(name, mode="continue", orphans=orphans)
+            self.ended = dict.fromkeys(open_calls(self.seen), repair.INTERRUPTED)
             self._answered()
             return
         self._began(self.journal.resume(name[:30], orphans=orphans), orphans)
@@ -245,6 +247,7 @@ class Run:
     def _began(self, session: Session, orphans: repair.Orphans = "answer") -> None:
         """A new session is in hand: its header is on the line."""
         self.session, self.orphans = session, orphans
+        self.ended = dict.fromkeys(open_calls(self.seen), repair.INTERRUPTED)
         assert session.tip is not None  # a fork takes over when it is first asked for something
         assert session.transcript_path is not None
         header = codec.decode(session.transcript_path.read_bytes()).events[0]
@@ -315,7 +318,8 @@ class Run:
         state.values.pop("messages")
 
         assert [e.uuid for e in self.seen] == [e.uuid for e in self.session._chain]
-        assert repair.mend(messages, self.orphans).messages == self.session.messages
+        mended = repair.mend(messages, self.orphans, self.ended, repair.NO_RESULT_YET)
+        assert mended.messages == self.session.messages
         assert [] == repair.problems(self.session.messages)
         assert state.values == self.session.state.values
         assert {} == self.session.state.failed

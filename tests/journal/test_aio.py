@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from thence.errors import NotAppendable
+from thence.errors import BadArgument, NotAppendable
 from thence.journal import Journal, Session
 from thence.journal.aio import AsyncSession
 from thence.journal.log import Disk
@@ -145,7 +145,7 @@ def test_an_error_comes_out_where_it_was_awaited(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with AsyncSession(opened(tmp_path)) as s:
-            with pytest.raises(TypeError):
+            with pytest.raises(BadArgument):
                 await s.record("user", prompt("x"), no_such_option=True)
             await s.record("user", prompt("y"))
 

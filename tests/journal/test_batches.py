@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from thence.errors import NotAppendable
+from thence.errors import BadArgument
 from thence.format import codec
 from thence.format.records import JSON
 from thence.format.transcript import Transcript
@@ -245,7 +245,7 @@ def test_a_record_longer_than_any_reader_follows_is_refused(
     monkeypatch.setattr(codec, "LINE_LIMIT", 1000)
     batches = opened(tmp_path)
     batches.append([entry("short")])
-    with pytest.raises(NotAppendable, match="longer than any reader follows"):
+    with pytest.raises(BadArgument, match="longer than any reader follows"):
         batches.append([entry("also short"), entry("x" * 2000)])
 
     assert ["short"] == texts(batches)

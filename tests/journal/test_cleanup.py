@@ -489,3 +489,19 @@ def test_local_sessions_are_cleaned_with_their_own_sidechains(tmp_path: Path) ->
     assert ["two"] == [listed.session_id for listed in journal.sessions()]
     assert 1 == len(left)
     assert b'"session_id":"two"' in left[0].read_bytes()
+
+
+def test_a_home_that_cannot_be_read_is_not_said_to_be_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another user: an error that says so, not "nothing to do"."""
+
+    def refuse(folder: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(NotReadable, match="Permission denied") as caught:
+        Journal(tmp_path).cleanup(dry_run=True)
+
+    assert "permissions" in str(caught.value.hint)

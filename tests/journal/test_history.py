@@ -324,7 +324,7 @@ def test_recent_can_be_asked_by_project_and_session(tmp_path: Path) -> None:
     assert ["3", "0"] == texts(history.recent(project="x"))
     assert ["5", "4"] == texts(history.recent(2, session_id="b"))
     assert ["1"] == texts(history.recent(project="y", session_id="a"))
-    assert [] == history.recent(-1)
+    assert [] == history.recent(0)
 
 
 def test_read_gives_the_shape_of_the_tool(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.errors import BadConfig
+from thence.errors import BadArgument
 from thence.journal.idle import Idle, IdleDeadline, IdleThread, watch
 
 LONG = 30.0  # seconds after which a thread that should have ended is called stuck
@@ -204,9 +204,9 @@ def test_a_callback_that_raises_counts_as_fired() -> None:
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
 def test_a_bad_argument_is_refused(bad: float) -> None:
     """Both timeouts are looked at when the timers are made."""
-    with pytest.raises(BadConfig, match=r"^timeout: not a number"):
+    with pytest.raises(BadArgument, match=r"^Idle: timeout is .* not a number"):
         Idle(bad)
-    with pytest.raises(BadConfig, match=r"^approval_timeout: not a number"):
+    with pytest.raises(BadArgument, match=r"^Idle: approval_timeout is .* not a number"):
         Idle(1.0, bad)
 
 

@@ -438,7 +438,7 @@ def test_only_a_segment_minds_a_sealed_neighbour(path: Path) -> None:
     Log(path).close()
     path.unlink()
     with pytest.raises(SegmentSealed):
-        Log(path, sealable=True)
+        Log(path, begun=True)
 
     assert not path.exists()
 

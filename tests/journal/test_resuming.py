@@ -182,7 +182,7 @@ def test_a_lost_domain_is_empty_and_told(journal: Journal, mode: Mode) -> None:
     """The session that loses its todo list loses nothing else, and raises nothing."""
     session = journal.create(cwd="tidepool")
     say(session, "hello")
-    session.record("todos", {"todos": 17})
+    session._write("todos", {"todos": 17})
     drop(session)
 
     again = journal.resume(session.id, mode=mode)

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.journal import runs
-from thence.errors import Conflict, SessionBusy
+from thence.errors import Conflict, NotReadable, SessionBusy
 from thence.format import codec
 from thence.format.layout import Segment, segment_of
 from thence.format.records import blocks
 from thence.format.transcript import Transcript
 from thence.journal.cleanup import apply, inventory, plan, seal
-from thence.journal.journal import Journal
+from thence.journal.journal import Journal, Mode
 from thence.journal.segmented_log import SegmentedLog
 from thence.journal.segments import Segments, parts_of
 from thence.journal.session import Session
@@ -260,7 +260,7 @@ def test_of_two_writers_that_roll_one_writes_the_header(journal: Journal) -> Non
 WRITER = """
 import sys
 from thence.errors import SessionBusy
-from thence.journal.journal import Journal
+from thence.journal.journal import Journal, Mode
 journal = Journal(sys.argv[1], max_bytes=2000)
 session = journal.resume("rolled", mode="continue")
 for n in range(60):
@@ -417,6 +417,21 @@ def test_a_broken_sealed_segment_leaves_a_gap(rolled: Session, journal: Journal)
         assert second.read_bytes() == read[start : start + second.stat().st_size]
         assert [seal_path] == [path for path, _ in segments.unreadable]
     assert texts(journal.resume(NAME))
+
+
+def test_a_lost_segment_after_the_end_that_was_found_is_an_error(
+    rolled: Session, journal: Journal
+) -> None:
+    """The last one holds its header only: the end stood in the one that cannot be read."""
+    rolled.close()
+    *_, earlier, last = parts_of(folder_of(rolled), NAME)
+    last.write_bytes(last.read_bytes().split(b"\n")[0] + b"\n")
+    earlier.unlink()
+    earlier.symlink_to("/nowhere")
+    modes: tuple[Mode, ...] = ("adopt", "continue")
+    for mode in modes:
+        with pytest.raises(NotReadable, match=earlier.name):
+            journal.resume(NAME, mode=mode)
 
 
 def test_a_rolled_session_is_listed_by_its_last_use(rolled: Session, journal: Journal) -> None:

@@ -154,7 +154,7 @@ def test_the_childs_log_is_on_the_disk_before_the_parent_hears_of_it(
     """Its header before its start is told; all of it, synced and closed, before its end is."""
     parent = Journal(tmp_path, durability="turn").create()
     seen: list[tuple[str, list[str], bool]] = []
-    plain = Session.record
+    plain = Session._write
 
     def watched(self: Session, kind: str, payload: Any, **how: Any) -> Any:
         path = next((tmp_path / "sidechains" / parent.id).glob("*.jsonl"))
@@ -163,7 +163,7 @@ def test_the_childs_log_is_on_the_disk_before_the_parent_hears_of_it(
         return plain(self, kind, payload, **how)
 
     child: Sidechain | None = None
-    monkeypatch.setattr(Session, "record", watched)
+    monkeypatch.setattr(Session, "_write", watched)
     child = parent.sidechain("explorer")
     work(child, 1)
     child.finish("x")

@@ -14,10 +14,11 @@ from tests.memory.stored import sweep
 from thence.memory import ingest, parcels, sqlite
 from thence.memory import sweep as module
 from thence.memory.packs import Packs
+from thence.memory.pricelist import SHIPPED
 from thence.memory.prices import tariff
 from thence.memory.sqlite import Sqlite
 
-tariff("-")  # the list of prices is read by the parent, once
+tariff(SHIPPED, "-")  # the list of prices is read by the parent, once
 
 BROKEN = 5
 """The exit code of a sweep that was told that its reader died."""

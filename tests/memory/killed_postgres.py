@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tests.memory import killed
 from tests.memory.stored import KEY
+from tests.rules import rules
 from thence.agents import adapters
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.team import pushing
@@ -44,7 +45,7 @@ def swept(url: str, home: str, point: int = 0) -> None:
     killed._arm(point, _SWEEPING)
     store = Postgres(url)
     with store.sweeping(wait=60):
-        Sweep(store, adapters(), Redactor(key=KEY), address=url).run({"claude": [Path(home)]})
+        Sweep(store, adapters(), Gate(key=KEY), rules(), address=url).run({"claude": [Path(home)]})
     store.close()
 
 
@@ -67,7 +68,7 @@ def push(local: str, url: str) -> None:
     source, target = Sqlite(local), Postgres(url)
     try:
         with target.sweeping(wait=60):
-            Pusher(source, target, Redactor(key=KEY)).run()
+            Pusher(source, target, Gate(key=KEY), rules()).run()
     finally:
         source.close()
         target.close()

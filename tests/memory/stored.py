@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from tests.rules import rules
 from thence.agents import adapters
 from thence.format.stored import fingerprint
+from thence.memory.gate import Gate
 from thence.memory.pages import thin_row
-from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
 from thence.memory.sweep import Sweep, SweepReport
@@ -58,7 +59,7 @@ def sweep(folder: Path, roots: Mapping[str, Iterable[Path]], **more: Any) -> Swe
     store = opened(folder)
     try:
         with store.sweeping():
-            return Sweep(store, adapters(), Redactor(key=KEY), **more).run(roots)
+            return Sweep(store, adapters(), Gate(key=KEY), rules(), **more).run(roots)
     finally:
         store.close()
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.rules import rules
 from thence.agents import adapters
 from thence.cli import sample_machine
 from thence.memory.activity import PULSE_PARTS, TimedStore, pulse
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 
@@ -26,7 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
     made = Sqlite(str(folder / "kept.db"))
     roots = {name: adapter.roots(folder, homes.env) for name, adapter in adapters().items()}
     with made.sweeping():
-        Sweep(made, adapters(), Redactor(key=bytes(32))).run(
+        Sweep(made, adapters(), Gate(key=bytes(32)), rules()).run(
             {name: [path for path in paths if path.is_dir()] for name, paths in roots.items()}
         )
     yield made

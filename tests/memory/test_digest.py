@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.format.derived import judged
+from tests.rules import rules
 from thence.agents import adapters, packages
 from thence.agents.packages import entry_points
 from thence.format import codec
@@ -29,10 +31,11 @@ from thence.memory.account import (
 )
 from thence.memory.derivation import DIGEST_VERSION
 from thence.memory.digest import BuiltIn, DigestPart, digest, digesters
+from thence.memory.gate import Gate
 from thence.memory.growth import Growth
 from thence.memory.outcome import TaskPattern
+from thence.memory.pricelist import SHIPPED
 from thence.memory.readouts import readout_of
-from thence.memory.redact import Redactor
 from thence.memory.session_timeline import SessionTimeline, short
 from thence.memory.signals import Signal
 from thence.memory.sqlite import Sqlite
@@ -45,14 +48,14 @@ UID = "thence:sample"
 
 def facts_of(draft: Draft) -> list[Fact]:
     """The facts of a made-up session."""
-    return [fact_of(event, line=line) for line, event in enumerate(draft.events)]
+    return judged([fact_of(event, line=line) for line, event in enumerate(draft.events)])
 
 
 def row_of(graph: SessionGraph) -> SessionRow:
     """The row a sweep makes of a session."""
     session = graph.session(cwd="/home/dev/tidepool", git_branch="alex/ent-109-windows")
     facts = [storable_json.plain_fact(fact) for fact in (*graph.about_only, *graph.facts)]
-    growth = Growth(graph.uid, None, facts, torn=graph.torn)
+    growth = Growth(graph.uid, None, facts, torn=graph.torn, prices=SHIPPED)
     return growth.change(SessionRow(session, change=3)).row
 
 
@@ -65,7 +68,7 @@ def digest_of(draft: Draft) -> Digest:
 def shipped() -> list[Fact]:
     """The facts of the session that ships with thence."""
     events = codec.decode(sample()).events
-    return [fact_of(event, line=line) for line, event in enumerate(events)]
+    return judged([fact_of(event, line=line) for line, event in enumerate(events)])
 
 
 def begun() -> Draft:
@@ -94,7 +97,7 @@ def sweep(folder: Path, home: Path) -> Sqlite:
     """Sweep Claude's sessions into a new store, and give it."""
     store = Sqlite(str(folder / "s.db"))
     with store.sweeping():
-        Sweep(store, adapters(), Redactor(key=b"a key for tests, 32 bytes long!!")).run(
+        Sweep(store, adapters(), Gate(key=b"a key for tests, 32 bytes long!!"), rules()).run(
             {"claude": [home]}
         )
     return store

@@ -157,7 +157,9 @@ def redigested(folder: Path, home: Path) -> tuple[int, DigestRecord, DigestRecor
     try:
         (row,) = store.sessions()
         made: list[DigestRecord] = []
-        number = count_executed_lines(lambda: made.append(digest_stored(store, row)))
+        number = count_executed_lines(
+            lambda: made.append(digest_stored(store, row, tasks=None, others=None))
+        )
         anew = digest(read_for_digest(store, row), row)
         store.write(digests=made)
         return number, anew, made[0]

@@ -15,12 +15,13 @@ from tests.agents.transcripts import Script
 from tests.memory import logs
 from tests.memory.stored import KEY, dump, opened, sweep
 from tests.pace import by_pace
+from tests.rules import rules
 from thence.agents import adapters
 from thence.format.readout import Readout
 from thence.format.session_graph import SessionGraph
+from thence.memory.gate import Gate
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import read_end, readout_of
-from thence.memory.redact import Redactor
 from thence.memory.sweep import Sweep, SweepReport
 from thence.serve.event_lines import EventLine
 
@@ -41,7 +42,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     store = opened(folder)
     reports: list[SweepReport] = []
     with store.sweeping():
-        run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
+        run = Sweep(store, adapters(), Gate(key=KEY), rules(), digests=False)
         number = count_executed_lines(lambda: reports.append(run.run({"claude": [home]})))
     store.close()
     return number, reports[0]

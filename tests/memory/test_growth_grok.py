@@ -12,8 +12,9 @@ import pytest
 from bench.measure import count_executed_lines
 from tests.agents.groks import Folder
 from tests.memory.stored import KEY, dump, opened, sweep
+from tests.rules import rules
 from thence.agents import adapters
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.search import parse
 from thence.memory.sweep import Sweep, SweepReport
 
@@ -57,7 +58,7 @@ def swept(folder: Path, home: Path) -> tuple[int, SweepReport]:
     store = opened(folder)
     reports: list[SweepReport] = []
     with store.sweeping():
-        run = Sweep(store, adapters(), Redactor(key=KEY), digests=False)
+        run = Sweep(store, adapters(), Gate(key=KEY), rules(), digests=False)
         number = count_executed_lines(lambda: reports.append(run.run({"grok": [home]})))
     store.close()
     return number, reports[0]

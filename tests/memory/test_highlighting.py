@@ -8,7 +8,16 @@ import pytest
 
 from thence.memory.highlighting import NOTHING, marking_of
 from thence.memory.packs import Packs
-from thence.memory.search import CLOSE, OPEN, SearchAnswer, SearchMatch, hits, parse, snippet
+from thence.memory.search import (
+    CLOSE,
+    OPEN,
+    SearchAnswer,
+    SearchMatch,
+    begun,
+    hits,
+    parse,
+    snippet,
+)
 
 MARKED_TERMS = [("exit", "code", "2"), ("curs*",), ("file not", "found"), ("login", "错误"), ("é",)]
 MARKED_TEXTS = [
@@ -45,8 +54,7 @@ def test_whole_words_are_marked(query: str, text: str, expected: str) -> None:
 def test_only_the_word_that_is_typed_is_a_beginning() -> None:
     """A space behind it ends it; a phrase and a filter have no beginnings."""
     typed = [
-        parse(text, prefix_last=True).terms
-        for text in ("exit co", "exit co ", '"exit co"', "exit agent:co")
+        parse(begun(text)).terms for text in ("exit co", "exit co ", '"exit co"', "exit agent:co")
     ]
 
     assert [("exit", "co*"), ("exit", "co"), ("exit co",), ("exit",)] == typed

@@ -13,9 +13,10 @@ from uuid import UUID, uuid5
 import pytest
 
 from tests.memory.stored import KEY, opened
+from tests.rules import rules
 from thence.agents import adapters, samples
 from thence.agents.profiles import agents
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sweep import Sweep
 
 FIRST = ("claude", "codex", "grok")
@@ -71,7 +72,7 @@ class _Home:
         with self._store.sweeping():
 
             def run() -> Any:
-                sweep = Sweep(self._store, self._known, Redactor(key=KEY), digests=False)
+                sweep = Sweep(self._store, self._known, Gate(key=KEY), rules(), digests=False)
                 return sweep.run(roots)
 
             run()

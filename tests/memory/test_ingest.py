@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.agents.transcripts import Script, usage
 from tests.memory import logs
 from tests.memory.stored import KEY
+from tests.rules import rules
+from tests.secrets import sample
 from thence.agents import Batch, Cursor, File, Mark, Source, adapters
 from thence.format import codec
 from thence.format.facts import Block, Fact
@@ -20,13 +22,15 @@ from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Usage
 from thence.format.stored import events_of_session
+from thence.memory.gate import Gate
 from thence.memory.growth import Growing, light
 from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
 from thence.memory.packs import Packs
 from thence.memory.payloads import with_payloads
-from thence.memory.prices import price
+from thence.memory.placeholders import count_by_rule
+from thence.memory.pricelist import SHIPPED
+from thence.memory.prices import tariff
 from thence.memory.redact import RULES, Redactor
-from thence.memory.rules import sample
 from thence.memory.spending import ticks_of, with_price
 from thence.memory.store import (
     NothingStored,
@@ -44,7 +48,7 @@ SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 @pytest.fixture
 def ingester(tmp_path: Path) -> Ingester:
     """A ingester with packs of its own."""
-    return Ingester(Packs(tmp_path / "packs"), Redactor(key=KEY), domains={"project": "work"})
+    return Ingester(Packs(tmp_path / "packs"), Gate(key=KEY), rules(domains={"project": "work"}))
 
 
 def growing(change: SessionChange, *, folded: bool = True) -> Growing:
@@ -70,7 +74,7 @@ def read_script(
 
 
 def test_secrets_are_counted_by_rule_as_a_session_grows(ingester: Ingester, tmp_path: Path) -> None:
-    """Once for each payload that held one; what was counted before goes on counting."""
+    """Each once, however often it is said; what was counted before goes on counting."""
     script = logs.script(1)
     script.user(f"use {SECRET} please")
     first = read_script(ingester, tmp_path / "home", script)
@@ -81,7 +85,10 @@ def test_secrets_are_counted_by_rule_as_a_session_grows(ingester: Ingester, tmp_
     second = read_script(ingester, tmp_path / "home", script, growing(first.change))
     assert second.change is not None
 
-    assert [{"github-token": 1}, {"github-token": 3}] == [row.redacted, second.change.row.redacted]
+    assert [{"github-token": 1}, {"github-token": 2}] == [
+        count_by_rule(row.secrets),
+        count_by_rule(second.change.row.secrets),
+    ]
 
 
 def test_no_secret_gets_past(ingester: Ingester, tmp_path: Path) -> None:
@@ -179,7 +186,7 @@ def test_what_is_stored_is_light_and_leads_back(ingester: Ingester, tmp_path: Pa
 
     assert all(block.payload is None for fact in facts for block in fact.blocks)
     assert {e.payload_ref: e.payload for e in graph.events if e.payload_ref} == payloads
-    assert [*map(with_price, events_of_session(graph))] == out.change.events
+    assert [with_price(row, SHIPPED) for row in events_of_session(graph)] == out.change.events
     assert out.change.row.raw_bytes > out.change.row.pack_bytes > 0
 
 
@@ -214,7 +221,7 @@ def test_a_line_more_is_one_event_more(ingester: Ingester, tmp_path: Path, *, fo
     source = source_of(tmp_path / "home", script)
     grown = ingester.read(adapter, source, None, growing(first, folded=folded))
     fresh = Ingester(
-        Packs(tmp_path / "others"), Redactor(key=KEY), domains={"project": "work"}
+        Packs(tmp_path / "others"), Gate(key=KEY), rules(domains={"project": "work"})
     ).read(adapter, source, None, None)
     assert grown.change is not None
     assert fresh.change is not None
@@ -293,8 +300,7 @@ def test_bill_costs_what_the_list_says(given_usage: Usage, model: str, cost: flo
     event = SessionEvent(
         "claude:s", 1, "assistant_msg", ts="2026-01-31T10:00:00Z", model=model, cost_usd=cost
     )
-    from thence.format.derived_events import time_of
+    rates = tariff(SHIPPED, model, "2026-01-31")
+    listed = None if rates is None else rates.ticks(given_usage)
 
-    listed = price(model, given_usage, at=time_of("2026-01-31T12:00:00Z"), recorded=cost)
-
-    assert (None if listed is None else listed.ticks) == ticks_of(event, given_usage)
+    assert (2_500_000_000 if cost else listed) == ticks_of(event, given_usage, SHIPPED)

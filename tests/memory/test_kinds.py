@@ -21,7 +21,7 @@ from tests.memory.test_sweep import files_with, real_roots
 from tests.pace import by_pace
 from thence.agents import adapters
 from thence.cli import sample_machine
-from thence.memory.recall import load_session
+from thence.memory.recall import as_read, load_session
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter
@@ -45,7 +45,7 @@ def shown(store: Sqlite | Postgres, kinds: Sequence[str] = DERIVED) -> dict[str,
     """Return the events of each kind that are shown when the sessions of a store are."""
     out: dict[str, Events] = {kind: set() for kind in kinds}
     for row in store.sessions(Filter(evicted=False)):
-        session = load_session(store, row).graph
+        session = load_session(store, row, as_read).graph
         for shown_event in (*session.events, *session.derived):
             if shown_event.kind in out:
                 out[shown_event.kind].add((session.uid, shown_event.event_id))

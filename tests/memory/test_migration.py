@@ -138,12 +138,16 @@ def gone_on(home: Path) -> dict[str, list[Path]]:
 
 
 def test_sessions_of_another_fold_that_went_on_are_those_of_a_new_store(tmp_path: Path) -> None:
-    """Of Claude Code and Grok; they are rebuilt once, and continued from then on."""
+    """Of Claude Code and Grok; they are rebuilt, read again if need be, and then continued.
+
+    One whose records got another owner meanwhile is rebuilt when it goes on for the first time.
+    """
     old = extracted("schema-9", tmp_path)
     roots = gone_on(tmp_path / "home")
     report = sweep(old, roots)
-    Folder(tmp_path / "home" / ".grok").event("phase", phase="idle")
-    again = sweep(old, roots)
+    for phase in ("working", "idle"):
+        Folder(tmp_path / "home" / ".grok").event("phase", phase=phase)
+        again = sweep(old, roots)
     sweep(tmp_path / "new", roots)
 
     assert 0 < report.rebuilt + sum(report.reprocessed.values()) <= 2 * 4

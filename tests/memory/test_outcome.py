@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.format.derived import judged
 from thence.format.facts import Block, fact_of
 from thence.format.output import Table
 from thence.format.session_graph import SessionGraph
@@ -28,7 +29,7 @@ from thence.testing import Draft
 
 def timeline(draft: Draft) -> SessionTimeline:
     """The timeline of a made-up session."""
-    facts = [fact_of(event, line=line) for line, event in enumerate(draft.events)]
+    facts = judged([fact_of(event, line=line) for line, event in enumerate(draft.events)])
     return SessionTimeline(readout_of(SessionGraph(f"thence:{draft.session}", facts)))
 
 

@@ -8,7 +8,8 @@ from thence.format.nodes import Is, Node
 from thence.format.normal import Session
 from thence.format.records import Usage
 from thence.memory.ownership import resolve_ownership
-from thence.memory.store import SessionRow, StoredSession, owner_key
+from thence.memory.pricelist import SHIPPED
+from thence.memory.store import SessionChange, SessionRow, StoredSession, owner_key
 
 
 def fact(name: str, second: int, parent: str | None = None, **more: object) -> Fact:
@@ -44,10 +45,20 @@ class Holder:
         return self._sessions.get(uid)
 
 
+def families(holder: Holder, conflicts: dict[str, set[str]]) -> list[list[SessionChange]]:
+    """The changes that resolve who owns what, family by family."""
+    return list(resolve_ownership(holder, conflicts, SHIPPED))  # type: ignore[arg-type]
+
+
+def resolved(holder: Holder, conflicts: dict[str, set[str]]) -> list[SessionChange]:
+    """The changes of all families."""
+    return [change for family in families(holder, conflicts) for change in family]
+
+
 def ownership(holder: Holder, *names: str) -> dict[str, tuple[int, frozenset[str] | None]]:
     """What each member took, and what it repeats of others, where that was written anew."""
     first, *others = [f"claude:{name}" for name in names]
-    changes = [c for some in resolve_ownership(holder, {first: set(others)}) for c in some]  # type: ignore[arg-type]
+    changes = resolved(holder, {first: set(others)})
     return {
         c.row.session.native_session_id: (c.row.spent.own, c.replayed)
         for c in changes
@@ -81,9 +92,9 @@ def test_family_that_was_settled_is_not_written_again() -> None:
         ties=(),
     )
     holder = Holder(stored("old", A, B, C), new)
-    once = [c for some in resolve_ownership(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
+    once = resolved(holder, {"claude:new": {"claude:old"}})
     new.ties = once[0].ties
-    again = [c for some in resolve_ownership(holder, {"claude:new": {"claude:old"}}) for c in some]  # type: ignore[arg-type]
+    again = resolved(holder, {"claude:new": {"claude:old"}})
 
     assert [True, True] == [c.settled for c in again]
     assert [None, None] == [c.replayed for c in again]
@@ -93,11 +104,7 @@ def test_family_that_was_settled_is_not_written_again() -> None:
 def test_who_owns_a_bill_is_written_down() -> None:
     """So that it is still known when the owner is evicted."""
     holder = Holder(stored("old", A, B, C), stored("new", A, B, D))
-    changes = [
-        c
-        for some in resolve_ownership(holder, {"claude:new": {"claude:old"}})  # type: ignore[arg-type]
-        for c in some
-    ]
+    changes = resolved(holder, {"claude:new": {"claude:old"}})
 
     assert {
         (owner_key("bill", "bill-a"), "claude:old"),
@@ -117,11 +124,7 @@ def test_bill_of_an_evicted_member_is_struck() -> None:
 def test_what_an_evicted_member_was_found_to_own_stays_found() -> None:
     """Nobody can compare with it any more."""
     member = stored("new", A, B, D, replayed=frozenset({"a", "b"}))
-    changes = [
-        c
-        for some in resolve_ownership(Holder(member), {"claude:new": {"claude:gone"}})  # type: ignore[arg-type]
-        for c in some
-    ]
+    changes = resolved(Holder(member), {"claude:new": {"claude:gone"}})
 
     assert [None] == [c.replayed for c in changes]
 
@@ -138,6 +141,6 @@ def test_copies_that_only_their_owner_knows_are_claimed() -> None:
 def test_sessions_of_other_agents_are_no_family() -> None:
     """Whatever they have in common."""
     holder = Holder(stored("old", A), stored("new", A, D))
-    changes = list(resolve_ownership(holder, {"claude:new": {"codex:old"}}))  # type: ignore[arg-type]
+    changes = families(holder, {"claude:new": {"codex:old"}})
 
     assert [["claude:new"]] == [[c.row.session.session_uid for c in some] for some in changes]

@@ -521,24 +521,6 @@ def test_evicted_is_gone(tmp_path: Path) -> None:
         packs.read(ref)
 
 
-def test_tidy_removes_packs_that_no_session_has(tmp_path: Path) -> None:
-    """A kill in the midst of an eviction leaves a pack; it goes, but never a young or kept one."""
-    packs = Packs(tmp_path)
-    ref = packs.append("kept", [b"kept"])[0]
-    for uid in ("stray", "young"):
-        packs.append(uid, [b"x"])
-    for uid in ("kept", "stray"):
-        os.utime(tmp_path / f"{pack_name(uid)}-0.pack", (1000, 1000))
-    (tmp_path / "notes.txt").write_text("not ours")
-    size = packs.size("stray")
-
-    assert size == packs.tidy(["kept"], before=2000)
-    assert b"kept" == packs.read(ref)
-    assert [0, False] == [packs.size("stray"), packs.size("young") == 0]
-    assert (tmp_path / "notes.txt").exists()
-    assert 0 == Packs(tmp_path / "none").tidy([], before=2000)
-
-
 def test_a_frame_is_decoded_once_for_all_its_payloads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,9 +29,8 @@ def made(turns):
         if number == dies:
             os._exit(9)
         yield number, 1, "now"
-told = []
 got, most = [], 0
-parcels = Parcels(folder, int, made, lambda: {{"parcels": 1}}, told.append, size=3, readers=readers)
+parcels = Parcels(folder, int, made, lambda: None, size=3, readers=readers)
 try:
     for number in parcels:
         got.append(number)
@@ -41,7 +40,7 @@ except SweepBroken as error:
     print("broken", error.message)
 else:
     limit = {MAX_WAITING_PARCELS} + readers
-    print(sorted(got) == list(range(200)), most <= limit, len(told) >= 200 // 3)
+    print(sorted(got) == list(range(200)), most <= limit)
 print(sorted(path.name for path in folder.iterdir()))
 """
 
@@ -60,7 +59,7 @@ def _arrivals(folder: Path, readers: int, dies: int = -1) -> list[str]:
 @pytest.mark.slow
 def test_everything_arrives_once_from_any_number_of_readers(tmp_path: Path) -> None:
     """Few parcels lie between, and nothing is left: neither ours nor a killed sweep's."""
-    expected = ["True True True", "[]"]
+    expected = ["True True", "[]"]
 
     assert expected == _arrivals(tmp_path / "one", 1)
     assert expected == _arrivals(tmp_path / "three", 3)
@@ -84,7 +83,7 @@ def read(at):
     yield from ((at, size) for size in range(0, sizes[at], 3))
 def made(turns):
     return ((piece, 3, order) for piece, order in in_turns(turns, sizes, read, lambda piece: 3))
-parcels = Parcels(Path(sys.argv[1]), tuple, made, dict, print, size=6, readers=int(sys.argv[2]))
+parcels = Parcels(Path(sys.argv[1]), tuple, made, lambda: None, size=6, readers=int(sys.argv[2]))
 print([at for at, _ in parcels])
 """
 
@@ -151,6 +150,6 @@ def test_parcels_of_a_sweep_that_runs_are_left_alone(tmp_path: Path) -> None:
         (tmp_path / f"sweep-{other.pid}-x").mkdir()
         (tmp_path / f"sweep-{2**40}-x").mkdir()
 
-        assert ["True True True", f"['sweep-{other.pid}-x']"] == _arrivals(tmp_path, 1)
+        assert ["True True", f"['sweep-{other.pid}-x']"] == _arrivals(tmp_path, 1)
     finally:
         other.communicate(b"\n")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.format.derived import judged
+from tests.rules import rules
 from thence.agents import adapters
 from thence.agents.sessions import load
 from thence.format import errors
@@ -16,6 +18,7 @@ from thence.format.facts import fact_of
 from thence.format.session_graph import SessionGraph
 from thence.memory.account import Digest
 from thence.memory.digest import digest
+from thence.memory.gate import Gate
 from thence.memory.growth import Growth
 from thence.memory.patterns import (
     MAX_EVIDENCE,
@@ -27,8 +30,8 @@ from thence.memory.patterns import (
     seen_before,
     unmask,
 )
+from thence.memory.pricelist import SHIPPED
 from thence.memory.readouts import readout_of
-from thence.memory.redact import Redactor
 from thence.memory.session_timeline import SessionTimeline
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import SessionRow
@@ -63,9 +66,10 @@ class Day(Draft):
 
     def memory(self, repo: str = "tidepool", cwd: str = "/w/tidepool") -> Memory:
         """What is left of it."""
-        facts = [fact_of(event, line=line) for line, event in enumerate(self.events)]
+        facts = judged([fact_of(event, line=line) for line, event in enumerate(self.events)])
         session = SessionGraph(f"thence:{self.session}", facts)
-        growth = Growth(session.uid, None, [*session.about_only, *session.facts], torn=session.torn)
+        facts = [*session.about_only, *session.facts]
+        growth = Growth(session.uid, None, facts, torn=session.torn, prices=SHIPPED)
         row = growth.change(SessionRow(session.session(repo=repo, cwd=cwd))).row
         made = digest(session, row)
         body = msgspec.msgpack.decode(msgspec.msgpack.encode([made.digest, made.signals]))
@@ -350,7 +354,7 @@ def test_what_a_store_keeps_can_be_asked(shared: Path, tmp_path: Path) -> None:
     """Real sessions, swept: the error that five of them share, with what helped all of them."""
     store = Sqlite(str(tmp_path / "s.db"))
     with store.sweeping():
-        reader = Sweep(store, adapters(), Redactor(key=b"a key for tests, 32 bytes long!!"))
+        reader = Sweep(store, adapters(), Gate(key=b"a key for tests, 32 bytes long!!"), rules())
         reader.run({"claude": [shared / "data/public/claude/context-evaluator"]})
     known = memories(store.read_table("digests"), store.read_table("signals"))
     store.close()

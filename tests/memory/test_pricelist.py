@@ -26,7 +26,7 @@ def test_the_models_of_a_seller_are_those_of_the_list() -> None:
     body = pricelist.FILE.read_bytes()
     listed = msgspec.json.decode(body, type=pricelist.PriceList).providers
     names = pricelist.Provider.__struct_fields__
-    read = [pricelist.Provider(*(getattr(s, n) for n in names)) for s in pricelist.providers()]
+    read = [pricelist.Provider(*(getattr(s, n) for n in names)) for s in pricelist.SHIPPED.sellers]
 
     assert list(listed) == read
 
@@ -34,7 +34,8 @@ def test_the_models_of_a_seller_are_those_of_the_list() -> None:
 def test_no_price_needs_the_package() -> None:
     """Neither its validator nor its HTTP client: it is not installed with thence."""
     script = (
-        "import sys; from thence.memory import prices; prices.tariff('claude-opus-4-5');"
+        "import sys; from thence.memory import pricelist, prices;"
+        "prices.tariff(pricelist.SHIPPED, 'claude-opus-4-5');"
         "print([name for name in ('genai_prices', 'pydantic', 'asyncio') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

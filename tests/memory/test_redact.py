@@ -21,9 +21,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.secrets import FILLERS, sample
 from thence.errors import BadConfig
 from thence.memory.redact import RULES, Redactor, rules_version
-from thence.memory.rules import FILLERS, Rule, rule_of, sample
+from thence.memory.rules import Rule, rule_of
 
 KEY = b"a key for tests"
 PLACEHOLDER = re.compile(r"\[REDACTED:([a-z0-9-]+)(?::([0-9a-f]{8}))?\]")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from thence.agents import Cursor
 from thence.memory import store
 from thence.memory.retention import (
-    GB,
+    GIB,
     Policy,
     RetentionInventory,
     RetentionItem,
@@ -45,7 +45,6 @@ stocks = st.builds(
             last_event=st.none() | ages,
             ingested_at=st.none() | ages,
             analyzed_at=st.none() | ages,
-            digest_covers_all=st.booleans(),
             pinned=st.booleans(),
             running=st.booleans(),
             only_copy=st.booleans(),
@@ -81,7 +80,7 @@ def actions(planned: RetentionPlan) -> list[tuple[str, str | None]]:
 
 def test_the_defaults_are_those_of_the_design() -> None:
     """Four and six gibibytes raw, one distilled, 45 days, daily."""
-    assert Policy(4 * GB, 6 * GB, 45, GB, "daily") == Policy()
+    assert Policy(4 * GIB, 6 * GIB, 45, GIB, "daily") == Policy()
 
 
 def test_under_the_caps_nothing_goes() -> None:
@@ -133,7 +132,7 @@ def test_the_rule_is_one_sentence_for_all_places() -> None:
     text = rule(Policy())
 
     assert "after 45 days if the original log still exists" in text
-    assert "The only copy of a session is stored until all transcripts exceed 4 GB" in text
+    assert "The only copy of a session is stored until all transcripts exceed 4 GiB" in text
     assert "after" not in rule(Policy(raw_max_age_days=0))
 
 
@@ -184,13 +183,6 @@ def test_between_the_caps_what_was_not_analysed_stays() -> None:
     assert () == decide(item("a", 140, analysed=None)).items
 
 
-def test_a_digest_that_misses_the_newest_events_is_none() -> None:
-    """A session that grew since its analysis is not evictable."""
-    grown = RetentionItem("a", 140, analyzed_at=days(60), digest_covers_all=False)
-
-    assert () == decide(grown).items
-
-
 def test_over_the_hard_cap_the_rest_is_analysed_first() -> None:
     """As many of the oldest as would bring the cache under the soft cap; nothing is dropped."""
     planned = decide(
@@ -217,7 +209,7 @@ def test_what_could_not_be_analysed_goes_last_and_is_reported() -> None:
     assert not planned.again
     assert (
         "transcripts use 180 bytes, 30 bytes over the maximum of 150 bytes, and analysis "
-        "failed; it has no digest: data loss" == planned.items[0].reason
+        "failed; no digest is left: data loss" == planned.items[0].reason
     )
 
 
@@ -247,11 +239,11 @@ def test_kept_sessions_over_the_hard_cap_are_an_alert() -> None:
 
 def test_the_distilled_cap_alerts_only() -> None:
     """Digests are what this is all for: no step drops one."""
-    planned = decide(item("a", 1), policy=Policy(distilled_cap_bytes=3 * GB), distilled=4 * GB)
+    planned = decide(item("a", 1), policy=Policy(distilled_cap_bytes=3 * GIB), distilled=4 * GIB)
 
     assert [("alert", None)] == actions(planned)
     assert (
-        "digests use 4 GB, over the limit of 3 GB; digests are never removed"
+        "digests use 4 GiB, over the limit of 3 GiB; digests are never removed"
         == planned.items[0].reason
     )
 
@@ -359,7 +351,6 @@ def carry_out(policy: Policy, items: dict[str, RetentionItem], *, fails: set[str
                     items[uid],
                     analysis_failed=failed,
                     analyzed_at=None if failed else NOW,
-                    digest_covers_all=not failed,
                 )
             elif entry.action in {"evict", "drop_unanalysed"}:
                 del items[uid]

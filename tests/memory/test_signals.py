@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.format.derived import judged
 from thence.format.facts import fact_of
 from thence.format.session_graph import SessionGraph
 from thence.memory.error_tally import QUOTE_BYTES
@@ -70,7 +71,7 @@ def signals_of(story: Story) -> list[Signal]:
     """The signals of a story."""
     play = Play()
     story(play)
-    facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
+    facts = judged([fact_of(event, line=line) for line, event in enumerate(play.events)])
     return signals(SessionTimeline(readout_of(SessionGraph(f"thence:{play.session}", facts))))
 
 
@@ -574,7 +575,7 @@ def test_what_was_planted_is_found(kind: Kind, story: Story) -> None:
     """The signal is there, with a sentence, a severity and pointers to events of the session."""
     play = Play()
     story(play)
-    facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
+    facts = judged([fact_of(event, line=line) for line, event in enumerate(play.events)])
     session = SessionGraph(f"thence:{play.session}", facts)
     seen = [
         signal for signal in signals(SessionTimeline(readout_of(session))) if signal.kind == kind
@@ -653,7 +654,7 @@ def test_the_order_of_facts_changes_nothing(stories: list[Story], data: st.DataO
     play = Play()
     for story in stories:
         story(play)
-    facts = [fact_of(event, line=line) for line, event in enumerate(play.events)]
+    facts = judged([fact_of(event, line=line) for line, event in enumerate(play.events)])
     shuffled = data.draw(st.permutations(facts))
     uid = f"thence:{play.session}"
 

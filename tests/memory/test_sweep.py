@@ -25,6 +25,7 @@ from tests.agents.transcripts import Script
 from tests.faults.warm import Warm
 from tests.memory import killed, logs
 from tests.memory.stored import KEY, RealStore, dump, opened, spent, sweep
+from tests.rules import rules
 from thence.agents import Source, adapters, files
 from thence.agents.sessions import read_all
 from thence.errors import ThenceError
@@ -34,9 +35,10 @@ from thence.format.normal import number_events
 from thence.format.session_graph import SessionGraph
 from thence.memory import derivation, due_sources, ingest
 from thence.memory.digest import digest
+from thence.memory.gate import Gate
 from thence.memory.packs import pack_name
 from thence.memory.payloads import with_payloads
-from thence.memory.redact import Redactor
+from thence.memory.pricelist import Prices
 from thence.memory.retention import Policy
 from thence.memory.rows import REPACK
 from thence.memory.rules import rule_of
@@ -298,7 +300,7 @@ def test_others_read_while_one_sweeps(home: Path, tmp_path: Path) -> None:
             pass
 
     with store.sweeping():
-        Sweep(store, adapters(), Redactor(key=KEY), progress=look).run({"claude": [home]})
+        Sweep(store, adapters(), Gate(key=KEY), rules(), progress=look).run({"claude": [home]})
     with other.sweeping():
         pass
     counts = [len(other.search(parse("harbour")).matches) > 0, max(seen)]
@@ -467,13 +469,13 @@ def _with_secret(home: Path, number: int = 6) -> str:
     return script.session
 
 
-NEWER = Redactor(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
+NEWER = Gate(key=KEY, extra=[rule_of("word", CANARY, keywords=(CANARY,))])
 
 
 def _sweep_newer(folder: Path, home: Path) -> SweepReport:
     store = opened(folder)
     with store.sweeping():
-        report = Sweep(store, adapters(), NEWER).run({"claude": [home]})
+        report = Sweep(store, adapters(), NEWER, rules()).run({"claude": [home]})
     store.close()
     return report
 
@@ -588,6 +590,32 @@ def test_a_session_of_an_older_fold_that_grows_is_rebuilt(
 
     assert report.rebuilt >= 1
     assert 5 == report.reprocessed["fold"]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_another_price_list_prices_stored_sessions_again(
+    grows: bool, home: Path, tmp_path: Path
+) -> None:
+    """A model that no list knew has a price after an upgrade: of all that it was asked."""
+    (tmp_path / "older.json").write_text('{"providers": []}')
+    older = rules(prices=Prices(tmp_path / "older.json"))
+    store = opened(tmp_path)
+    with store.sweeping():
+        Sweep(store, adapters(), Gate(key=KEY), older).run({"claude": [home]})
+    store.close()
+    unknown = dump(tmp_path)
+    if grows:
+        logs.write(home, logs.script(3, turns=7))
+    report = sweep(tmp_path, {"claude": [home]})
+    priced = dump(tmp_path)
+    again = sweep(tmp_path, {"claude": [home]})
+    sweep(tmp_path / "fresh", {"claude": [home]})
+    fresh = dump(tmp_path / "fresh")
+
+    assert 5 == report.reprocessed["prices"]
+    assert grows == bool(report.lines)
+    assert 0 == sum(again.reprocessed.values())
+    assert unknown["spend"] != priced["spend"] == fresh["spend"]
 
 
 def test_another_digest_version_digests_again_and_reads_nothing(
@@ -1064,9 +1092,9 @@ def test_digests_that_take_too_long_are_left_to_the_next_sweep(tmp_path: Path) -
     logs.write(home, *(logs.script(number, 2) for number in range(4)))
     store = opened(tmp_path)
     with store.sweeping():
-        Sweep(store, adapters(), Redactor(key=KEY), digests=False).run({"claude": [home]})
+        Sweep(store, adapters(), Gate(key=KEY), rules(), digests=False).run({"claude": [home]})
         left = [
-            Sweep(store, adapters(), Redactor(key=KEY)).run({}, digest_limit_s=0.0).undigested
+            Sweep(store, adapters(), Gate(key=KEY), rules()).run({}, digest_limit_s=0.0).undigested
             for _ in range(4)
         ]
     store.close()
@@ -1085,7 +1113,7 @@ def test_a_sweep_of_what_was_found_asks_the_store_for_nothing_else(
     logs.write(home, *scripts)
     store, known = opened(tmp_path), adapters()
     with store.sweeping():
-        Sweep(store, known, Redactor(key=KEY), digests=False).run({"claude": [home]})
+        Sweep(store, known, Gate(key=KEY), rules(), digests=False).run({"claude": [home]})
         for script in scripts[:12]:
             script.user("one more")
         logs.write(home, *scripts)
@@ -1099,7 +1127,7 @@ def test_a_sweep_of_what_was_found_asks_the_store_for_nothing_else(
             return all_known(uids)
 
         monkeypatch.setattr(store, "known", noting)
-        narrow = Sweep(store, readers, Redactor(key=KEY), digests=False)
+        narrow = Sweep(store, readers, Gate(key=KEY), rules(), digests=False)
         report = narrow.run(roots, only_found=True)
     changed = {f"claude:{script.session}" for script in scripts[:12]}
     store.close()
@@ -1136,7 +1164,7 @@ def test_of_sessions_that_grow_together_the_one_read_longest_ago_comes_first(
                 times = (names.index(name) + 1_700_000_000,) * 2
                 os.utime(paths[name], times)
             readers, roots = narrow_to(known, {"claude": [home]}, [paths[name] for name in some])
-            Sweep(store, readers, Redactor(key=KEY), digests=False).run(roots, only_found=True)
+            Sweep(store, readers, Gate(key=KEY), rules(), digests=False).run(roots, only_found=True)
             for script in scripts:
                 script.user("one more")
             logs.write(home, *scripts)

@@ -17,6 +17,12 @@ from thence.memory import watching
 LONG = 60.0
 
 
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look more often than once in two seconds for what is to be told."""
+    monkeypatch.setattr(watching, "LOOK_MS", 50)
+
+
 @pytest.mark.parametrize("has_events", [True, False])
 @pytest.mark.parametrize("name", ["a.jsonl", *file_endings()])
 def test_a_file_that_grows_is_told_until_it_is_stopped(
@@ -144,39 +150,12 @@ def test_a_folder_may_be_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     timer.cancel()
 
 
-@pytest.mark.parametrize("has_events", [True, False])
-def test_rest_is_told_once(
-    has_events: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After each change, and not before the first."""
-    monkeypatch.setattr(watching, "LOOK_MS", 20)
-    monkeypatch.setattr(watching, "POLL_S", 0.02)
-    if not has_events:
-        monkeypatch.setitem(__import__("sys").modules, "watchfiles", None)
-    folder, queue, stop = tmp_path / "logs", tmp_path / "queue", threading.Event()
-    folder.mkdir()
-    batches = watching.changes([folder], queue, gather_ms=50, step_ms=10, rest=0.1, stop=stop)
-    timers = [threading.Timer(LONG, stop.set)]
-    for number in range(2):
-        path = folder / f"{number}.jsonl"
-        path.write_text("{}\n", encoding="utf-8")
-
-        assert [{path}, set()] == [next(batches), next(batches)]
-    timers.append(threading.Timer(0.5, stop.set))
-    for timer in timers:
-        timer.start()
-
-    assert [] == list(batches)
-    timers[0].cancel()
-
-
 def test_what_the_system_did_not_tell_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its queue may be full; every so often files are looked at."""
     watchfiles = pytest.importorskip("watchfiles")
     monkeypatch.setattr(watching, "RESCAN_S", 0.05)
-    monkeypatch.setattr(watching, "LOOK_MS", 20)
 
     def deaf(*_folders: object, **_options: object) -> Iterator[set[object]]:
         while True:

@@ -19,12 +19,13 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from tests.restored import restore
+from tests.rules import rules
 from tests.serve import looks
 from tests.serve.looks import Look
 from thence import config
 from thence.agents import Adapter, adapters
 from thence.cli import sample_machine
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.reports import SweepReport
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
@@ -75,7 +76,7 @@ class House:
         self._listener = serving.listener("127.0.0.1", port)
         self.port: int = self._listener.getsockname()[1]
         self.gate = AuthMiddleware("127.0.0.1", self.port, key=KEY)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = self.gate.origin
         self.running: App | None = None
 
     def _make_context(self) -> AppContext:
@@ -91,12 +92,12 @@ class House:
             roots=self.roots,
             policy=Policy(),
             sweep_home=self.sweep_home,
-            redactor=cache(lambda: Redactor(key=KEY)),
+            gate=cache(lambda: Gate(key=KEY)),
         )
 
     def sweep(self, known: Mapping[str, Adapter] | None = None, *, digests: bool = True) -> Sweep:
         """Make a sweep of this machine."""
-        return Sweep(self.store, known or adapters(), Redactor(key=KEY), digests=digests)
+        return Sweep(self.store, known or adapters(), Gate(key=KEY), rules(), digests=digests)
 
     def sweep_home(
         self,
@@ -122,7 +123,7 @@ class House:
         """Answer requests meanwhile."""
         with _registered() as make_routes, pytest.MonkeyPatch.context() as patch:
             patch.setattr(serving, "Litestar", make_routes)
-            self.running = serving.create(self.context, self.gate)
+            self.running = serving.App(self.context, self.gate)
             patch.undo()
             for module, name in OFTEN:
                 patch.setattr(module, name, 0.2)
@@ -161,8 +162,9 @@ class House:
         headers: Mapping[str, str] | None = None,
         bearer: bool = True,
     ) -> Answer:
-        """Ask the server, as a program that has the token does."""
-        sent_headers = {"Authorization": f"Bearer {self.gate.token}"} if bearer else {}
+        """Ask the server, as a program that has the token does, or as a browser."""
+        program = {"Authorization": f"Bearer {self.gate.token}"}
+        sent_headers = program if bearer else {"Host": self.gate.origin.partition("//")[2]}
         data = None if body is None else msgspec.json.encode(body)
         if data is not None:
             sent_headers["Content-Type"] = "application/json"

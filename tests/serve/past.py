@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.agents.transcripts import Script, usage
+from tests.rules import rules
 from thence.agents import adapters
 from thence.cli import sample_machine
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 
@@ -81,7 +82,7 @@ def swept(homes: sample_machine.Homes) -> Sqlite:
     known = adapters()
     roots = {n: adapter.roots(homes.work.parent, homes.env) for n, adapter in known.items()}
     with store.sweeping(60):
-        Sweep(store, known, Redactor(key=KEY)).run(
+        Sweep(store, known, Gate(key=KEY), rules()).run(
             {n: [path for path in paths if path.is_dir()] for n, paths in roots.items()}
         )
     return store

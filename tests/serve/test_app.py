@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import json
 import logging
 import select
 import socket
@@ -120,6 +121,21 @@ def test_a_body_that_is_nested_too_deeply_is_refused(
     assert 200 == own_house.ask("/api/sessions").status
 
 
+def test_half_a_character_is_refused_in_words(own_house: House) -> None:
+    """A lone surrogate is no text that an API can give back: the sender learns what it is."""
+    begun = own_house.ask("/api/sessions", method="POST", body={}).json["session_uid"]
+    body = rb'{"type": "user", "payload": {"content": "\ud83d"}}'
+    token = {"Authorization": f"Bearer {own_house.gate.token}"}
+    link = http.client.HTTPConnection("127.0.0.1", own_house.port, timeout=LONG)
+    path = f"/api/sessions/{begun}/events"
+    link.request("POST", path, body, {**token, "Content-Type": "application/json"})
+    answer = link.getresponse()
+    problem = json.loads(answer.read())
+    link.close()
+
+    assert (400, True) == (answer.status, "half a character" in problem["detail"])
+
+
 HALVES = (
     b"",
     b"GET /api/sessions HTT",
@@ -223,7 +239,8 @@ def test_a_body_does_not_wait_for_the_acknowledgement_of_its_headers(house: Hous
     ("path", "status"),
     [
         *((path, 200) for path in ("/", "/sessions", "/costs", "/patterns", "/store")),
-        *((f"/costs?by={by}", 200) for by in ("model", "project", "agent", "session", "x")),
+        *((f"/costs?by={by}", 200) for by in ("model", "project", "agent", "session")),
+        ("/costs?by=x", 400),
         ("/sessions?cursor=999999", 200),
         ("/sessions?cursor=-1", 200),
         ("/sessions?q=%22", 200),

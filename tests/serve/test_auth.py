@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import stat
 from pathlib import Path
@@ -43,6 +44,7 @@ class Hostile(NamedTuple):
 
 HOST = "Host: 127.0.0.1:{port}"
 TOKEN = "Authorization: Bearer {token}"
+BROWSER_HOST = "Host: {name}"
 KNOWN = (HOST, TOKEN)
 JSON_ = "Content-Type: application/json"
 SMALL = "Content-Length: 2"
@@ -65,7 +67,8 @@ HOSTILE = [
     Hostile("ends like us", LIST, ("Host: evil.example@127.0.0.1:{port}", TOKEN), 421),
     Hostile("any address", LIST, ("Host: 0.0.0.0:{port}", TOKEN), 421),
     Hostile("one number for the address", LIST, ("Host: 2130706433:{port}", TOKEN), 421),
-    Hostile("a name below localhost", LIST, ("Host: localhost.evil.example:{port}", TOKEN), 421),
+    Hostile("a name below localhost", LIST, ("Host: a.localhost:{port}", TOKEN), 421),
+    Hostile("begins as localhost", LIST, ("Host: localhost.evil.example:{port}", TOKEN), 421),
     Hostile("all of IPv6", LIST, ("Host: [::]:{port}", TOKEN), 421),
     Hostile("a whole URI of another host", "GET http://evil.example/api/sessions HTTP/1.1",
             ("Host: evil.example", TOKEN), 421),
@@ -98,7 +101,7 @@ HOSTILE = [
     Hostile("no token for a page that is not there", "GET /nowhere HTTP/1.1", (HOST,), 401),
     Hostile("wrong token", LIST, (HOST, "Authorization: Bearer {wrong}"), 401),
     Hostile("the right token, called Basic", LIST, (HOST, "Authorization: Basic {token}"), 401),
-    Hostile("the token as the cookie", LIST, (HOST, "Cookie: thence-{port}={token}"), 401),
+    Hostile("the token as the cookie", LIST, (BROWSER_HOST, "Cookie: thence-{port}={token}"), 401),
     Hostile("token in the query", "GET /api/sessions?token={token} HTTP/1.1", (HOST,), 400),
     Hostile("token in the query, and in its place", "GET /?access_token={token} HTTP/1.1", KNOWN,
             400),
@@ -107,7 +110,13 @@ HOSTILE = [
     Hostile("no token for a picture", "GET /favicon.ico HTTP/1.1", (HOST,), 401),
     Hostile("an empty token", LIST, (HOST, "Authorization: Bearer"), 401),
     Hostile("two tokens, one right", LIST, (*KNOWN, "Authorization: Bearer {wrong}"), 401),
-    Hostile("an empty cookie", LIST, (HOST, "Cookie: thence-{port}="), 401),
+    Hostile("an empty cookie", LIST, (BROWSER_HOST, "Cookie: thence-{port}="), 401),
+    *(
+        Hostile(f"the cookie under {name}", LIST,
+                (f"Host: {name}:{{port}}", "Cookie: {cookie}"), status)
+        for name, status in (("127.0.0.1", 401), ("localhost", 401), ("[::1]", 401),
+                             (f"{'0' * 32}.localhost", 421))
+    ),
     Hostile("an entry that is empty", f"GET {ENTER}?ticket= HTTP/1.1", (HOST,), 401),
     # Another place.
     Hostile("slash in disguise", "GET /api/sessions/..%2f..%2fetc%2fpasswd HTTP/1.1", KNOWN, 404),
@@ -143,11 +152,12 @@ HOSTILE = [
     Hostile("delete", "DELETE /api/sessions/claude:x HTTP/1.1", KNOWN, 405),
     Hostile("head without a token", "HEAD /api/sessions HTTP/1.1", (HOST,), 401),
     Hostile("form of another page", WRITE, (
-        HOST, "Cookie: {cookie}", "Content-Type: application/x-www-form-urlencoded",
+        BROWSER_HOST, "Cookie: {cookie}", "Content-Type: application/x-www-form-urlencoded",
         "Origin: https://evil.example", SMALL), 403, "{}"),
-    Hostile("form without an origin", WRITE, (HOST, "Cookie: {cookie}", JSON_, SMALL), 403, "{}"),
+    Hostile("form without an origin", WRITE,
+            (BROWSER_HOST, "Cookie: {cookie}", JSON_, SMALL), 403, "{}"),
     Hostile("form sent as text", WRITE, (
-        HOST, "Cookie: {cookie}", "Origin: http://127.0.0.1:{port}", "Content-Type: text/plain",
+        BROWSER_HOST, "Cookie: {cookie}", "Origin: http://{name}", "Content-Type: text/plain",
         SMALL), 415, "{}"),
     Hostile("far too much", WRITE, (*KNOWN, JSON_, "Content-Length: 99999999999"), 413),
 ]  # fmt: skip
@@ -157,6 +167,7 @@ def sent(house: House, hostile: Hostile) -> Answer:
     """Send the very bytes of a request, and read what comes back."""
     words = {
         "port": str(house.port),
+        "name": house.url.partition("//")[2],
         "token": house.gate.token,
         "wrong": "0" * 64,
         "cookie": cookie_of(entered(house)) if "{cookie}" in str(hostile) else "",
@@ -303,6 +314,50 @@ def test_the_cookie_and_the_token_let_in(house: House) -> None:
     beside = f'json={{"a": 1}}; "; {cookie_of(entered(house))}; b'
 
     assert ([200, 200], 200) == (statuses(house, beside), house.ask("/api/sessions").status)
+
+
+def test_a_link_under_another_name_signs_nobody_in(house: House) -> None:
+    """Other servers of this machine get the cookies of that name; the link is not used up."""
+    url = house.gate.url().removeprefix(house.url)
+    host = {"Host": f"127.0.0.1:{house.port}"}
+
+    wrong = house.ask(url, bearer=False, headers=host)
+
+    assert (401, False) == (wrong.status, "set-cookie" in wrong.headers)
+    assert 200 == house.ask(url, bearer=False).status
+
+
+def test_the_name_of_a_viewer_is_its_own() -> None:
+    """It stays the same; each port and each home has another one; other hosts keep theirs."""
+    gates_ = [
+        AuthMiddleware("127.0.0.1", port, key=key)
+        for port, key in ((7331, KEY), (7331, KEY), (7332, KEY), (7331, bytes(32)))
+    ]
+    first, same, *others = [gate.origin for gate in gates_]
+
+    assert re.fullmatch(r"http://[0-9a-f]{32}\.localhost:7331", first)
+    assert (first, 2) == (same, len({*others} - {first}))
+    assert "http://192.0.2.1:7331" == AuthMiddleware("192.0.2.1", 7331, key=KEY).origin
+
+
+def test_with_a_host_of_its_own_a_viewer_is_asked_under_that(tmp_path: Path) -> None:
+    """Behind a proxy, or in Safari: for a day, never over a restart; its own name works as well."""
+    house = empty(tmp_path)
+    own = house.url
+    house.gate = AuthMiddleware(
+        "127.0.0.1", house.port, key=KEY, home=house.homes.thence, is_shared=True
+    )
+    house.url = house.gate.origin
+    with house.serving():
+        answer = entered(house)
+        cookie = {"Cookie": cookie_of(answer)}
+        hosts = [{"Host": url.partition("//")[2]} for url in (house.url, own)]
+        answers = [house.ask("/", bearer=False, headers=cookie | host).status for host in hosts]
+    house.close()
+
+    assert (f"http://127.0.0.1:{house.port}", [200, 200]) == (house.url, answers)
+    assert "Max-Age=86400" in answer.headers["set-cookie"].split("; ")
+    assert [] == list(house.homes.thence.glob("signed-in-*"))
 
 
 def test_a_used_link_leads_on_who_is_signed_in(house: House) -> None:

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.agents.transcripts import Script, usage, write
 from tests.cli.desk import Ran, in_process
+from tests.memory import logs
+from tests.serve import browser as browsers
 from tests.serve.conftest import House, empty
 from thence.agents.sessions import load
 
+MODEL = "claude-opus-4-5"
 SESSION = "5c1f0a3e-0000-4000-8000-000000000009"
 
 
@@ -152,3 +156,38 @@ def test_a_cleared_context_is_no_branch_in_the_viewer(tmp_path: Path) -> None:
     assert '<details class="branch"' not in page
     assert "Carried out." in page
     assert "This is the plan." in part
+
+
+def test_a_branch_that_hangs_on_a_copy_is_where_its_cost_is(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Counted and opened on its session's page, opened from Costs, and compared with its cost."""
+    house = empty(tmp_path)
+    parent = logs.script(1, turns=6)
+    script = logs.fork(2, parent, 8, turns=0)
+    copied = [record["uuid"] for record in script.records]
+    at = "2026-01-03T00:00:0{}.000Z".format
+    script.user("Try the lamp.", parentUuid=copied[3], timestamp=at(1))
+    script.say("It is dark.", model=MODEL, usage=usage(40_000), timestamp=at(2))
+    script.user("The wick, then.", parentUuid=copied[-1], timestamp=at(3))
+    script.say("It burns.", model=MODEL, usage=usage(30), timestamp=at(4))
+    logs.write(house.homes.claude, parent, script)
+    house.swept()
+    page_of = f"/sessions/claude:{script.session}"
+    with house.serving(), browsers.tab(browser, house) as tab:
+        page = tab.go(page_of)
+        expect(page.locator("#s-facts")).to_contain_text("$1.00 discarded")
+        expect(page.locator(".jump", has_text="Discarded")).to_contain_text("Discarded 1")
+        branch = page.locator("details.branch[data-state=dead]")
+        expect(branch.get_by_text("It is dark.")).to_be_hidden()
+        page.keyboard.press("b")
+        expect(branch.get_by_text("It is dark.")).to_be_visible()
+        page = tab.go("/costs?days=0")
+        page.locator(f"a[href*='{script.session}?at=']").first.click()
+        expect(branch.get_by_text("It is dark.")).to_be_visible()
+        text = tab.go(f"{page_of}/compare/0").locator("main").inner_text()
+        assert [] == tab.errors
+    house.close()
+
+    assert re.search(r"Cost\s+\$1\.00\s+\$0\.00", text), text
+    assert "Both share 3 events" in text

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from itertools import pairwise
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from tests.serve.conftest import House
+from tests.agents.transcripts import Script, usage
+from tests.memory import logs
+from tests.serve.conftest import House, empty
 from thence.format.figures import TICKS, money
 from thence.memory.cost_totals import PERIODS
 from thence.memory.store import Filter
 from thence.serve import cost_page
+from thence.serve.cards import RANGES
 from thence.serve.cost_bars import MAX_BARS, span_of
 from thence.serve.cost_page import ALL_TIME, CostQuery, as_csv
-from thence.serve.day_choice import RANGES
 
 
 @pytest.mark.parametrize("by", list(cost_page.BYS))
@@ -133,3 +136,28 @@ def test_the_table_for_a_spreadsheet_sums_up_to_the_page(house: House) -> None:
     answer = house.ask("/costs?form=csv&by=agent")
     assert "text/csv" in answer.headers["content-type"]
     assert answer.body.startswith(b"agent,sessions")
+
+
+def test_what_is_not_counted_is_not_denied_what_was(tmp_path: Path) -> None:
+    """A model with money in the table is not called unpriced; a log that is short, not a bill."""
+    house = empty(tmp_path)
+    log = Script("5c1f0a3e-0000-4000-8000-000000000007", "c")
+    log.user("Go.")
+    log.say("It is done.", usage=usage(40), model="harbour-9", costUSD=0.3)
+    log.user("And again.")
+    log.say("a word or two " * 300, usage=usage(8), model="harbour-9")
+    logs.write(house.homes.claude, log)
+    house.swept()
+    made = cost_page.page(house.context, CostQuery(days=ALL_TIME, by="model"))
+    with house.serving():
+        page = house.ask("/costs?days=0&by=model").body.decode()
+        api = house.ask("/api/costs?by=model").json
+    house.close()
+
+    assert ["harbour-9", "$0.30+"] == [made.lines[0].name, made.lines[0].total]
+    assert (
+        "harbour-9 (their responses have no cost in the log, and the model no list price)" in page
+    )
+    assert "the log recorded only part of a response" in page
+    assert not [words for words in ("no price known", "was billed") if words in page]
+    assert ["harbour-9"] == [part["model"] for part in api["unpriced"]]

@@ -53,19 +53,20 @@ def test_a_to_do_leads_to_the_row_that_it_comes_from(browser: Browser, house: Ho
 
 
 @pytest.mark.parametrize("query", ["kind:tool_result", "hour", "kind:error"])
-def test_the_link_that_an_agent_gets_leads_to_the_row(
+def test_the_event_that_an_agent_is_told_leads_to_the_row(
     browser: Browser, house: House, query: str
 ) -> None:
     """It names the event in short, as `thence open` does; results and folded parts too.
 
     So does the name of every match, that of a derived event among them.
     """
-    questions = Questions(house.store, str, lambda *_: {}, viewer=lambda: house.url)
+    questions = Questions(house.store, lambda *_: {})
     answer = questions.answer("search", {"query": query})
-    link = re.search(r" or (http\S+\?at=e\w{6})$", answer, re.MULTILINE)
+    link = re.search(r"thence open (\S+) --at (e\w{6})$", answer, re.MULTILINE)
     assert link is not None
+    uid = recall.session(house.store, link[1]).session.session_uid
     with browsers.tab(browser, house) as tab:
-        page = tab.go(link[1].removeprefix(house.url))
+        page = tab.go(f"/sessions/{uid}?at={link[2]}")
         page.wait_for_function(ROW_IN_VIEW)
         event, session = answer.split("\n")[1].split()[:2]
         uid = recall.session(house.store, session).session.session_uid

@@ -13,6 +13,7 @@ from tests.serve.streams import Listener
 from tests.serve.test_api import tried
 from thence.agents.sessions import load
 from thence.cli.sample_machine import made_id
+from thence.format.repair import NO_RESULT_YET
 from thence.journal import Journal
 from thence.serve.hosted import HostedSessions
 
@@ -318,6 +319,9 @@ def test_a_call_that_nobody_approves_gets_a_synthetic_result(
     assert [] == [
         message for message in client.of("event") if message.data["kind"] == "tool_result"
     ]
+    meanwhile = hosting.ask(f"/api/sessions/{tab.uid}/messages").json["messages"][-1]
+
+    assert NO_RESULT_YET == meanwhile["content"][0]["content"]
 
     other.tip = asked["tip"]
     other.say("something else meanwhile")

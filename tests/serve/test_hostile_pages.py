@@ -241,7 +241,7 @@ def test_no_session_makes_a_browser_do_anything(browser: Browser, hostile: House
             page = tab.go(f"/sessions/{quote(row.session.session_uid, safe=':')}")
             harmless(tab, f"{row.title!r}")
             assert page.locator("#thread .ev").count() > 10, row.title
-            assert page.get_by_text("Decision, written by an agent via MCP").is_visible()
+            assert page.get_by_text("Decision, by an agent, unconfirmed").is_visible()
             if number % by_pace(everyday=3, full=3, prove=1):
                 continue
             alone = page.locator("a", has_text="Open on its own page").first.get_attribute("href")

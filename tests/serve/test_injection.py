@@ -15,13 +15,15 @@ from typing import Final
 import pytest
 
 from tests.agents.transcripts import Script
+from tests.rules import rules
 from tests.serve.past import KEY, SPELL
 from tests.serve.test_questions import inside
 from thence.agents import adapters
+from thence.memory.gate import Gate
 from thence.memory.notes import Note
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
-from thence.memory.redact import Redactor
+from thence.memory.session_status import Now
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.serve.brief import brief_text, make_brief
@@ -106,7 +108,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sqlite]:
         (place / f"{script.session}.jsonl").write_bytes(script.data)
     made = Sqlite(str(home / "thence.db"))
     with made.sweeping(60):
-        Sweep(made, {"claude": adapters()["claude"]}, Redactor(key=KEY)).run(
+        Sweep(made, {"claude": adapters()["claude"]}, Gate(key=KEY), rules()).run(
             {"claude": [home / ".claude"]}
         )
     yield made
@@ -133,7 +135,7 @@ def assert_inert(lines: list[str], begins: re.Pattern[str]) -> None:
 def test_a_brief_quotes_an_injection_inside_its_frame(store: Sqlite, number: int) -> None:
     """Last session, to-do, decision, error, files: each on a line of ours."""
     brief = make_brief(store, [decision(number)], f"/home/dev/p{number}")
-    text = brief_text(brief, str, max_tokens=2_000)
+    text = brief_text(brief, max_tokens=2_000)
 
     lines = inside(text)
     assert_inert(lines, BRIEF_LINE)
@@ -143,7 +145,7 @@ def test_a_brief_quotes_an_injection_inside_its_frame(store: Sqlite, number: int
 @pytest.mark.parametrize("number", range(len(PAYLOADS)))
 def test_recall_quotes_an_injection_inside_its_frame(store: Sqlite, number: int) -> None:
     """As an agent gets it through MCP."""
-    questions = Questions(store, Redactor(key=KEY).redact, lambda *_: {})
+    questions = Questions(store, lambda *_: {})
     answer = questions.answer("recall", {"question": f"what about {mark(number)}"})
 
     lines = inside(answer)
@@ -156,7 +158,7 @@ def test_ask_prints_an_injection_on_lines_of_ours(store: Sqlite, number: int) ->
     """A terminal gets the same lines; what controls one is taken out when they are printed."""
     from thence.cli.terminal import clean
 
-    page = recap(store, [decision(number)], f"what about {mark(number)}")
+    page = recap(store, [decision(number)], f"what about {mark(number)}", Now({}, frozenset()))
     lines = [clean(line) for line in recap_lines(page)]
 
     assert 4 <= sum(mark(number) in line for line in lines)

@@ -143,7 +143,7 @@ def test_the_first_prompt_of_the_lineage_is_the_title(lineage: Lineage) -> None:
 
 def test_agents_are_told_the_lineage(lineage: Lineage) -> None:
     """`outline` names the prompts of all generations, `around` reaches over the border."""
-    questions = Questions(lineage.house.store, str, lambda _text, _uid: {})
+    questions = Questions(lineage.house.store, lambda _text, _uid: {})
     outline = questions.answer("outline", {"session": lineage.third})
     chain = lineage.get(f"/api/sessions/{lineage.third}/chain?own=1")["events"]
     name = recall.event_name(chain[0]["event_id"])

@@ -7,7 +7,7 @@ import pytest
 from tests.serve.conftest import House
 from thence.format.figures import money
 from thence.memory.packs import pack_name
-from thence.memory.search import _FILTERS, parse
+from thence.memory.search import _FILTERS, begun, parse
 from thence.memory.store import Filter
 from thence.serve.clock import DisplayClock
 from thence.serve.list_page import (
@@ -16,7 +16,6 @@ from thence.serve.list_page import (
     mark_matches,
     page,
     start_near_match,
-    unknown_filters,
 )
 
 
@@ -150,24 +149,22 @@ def test_a_snippet_is_text_with_marks() -> None:
 
 
 def test_every_beginning_of_a_word_finds_it(house: House) -> None:
-    """While it is typed, and after Enter, where the answer says so."""
+    """While it is typed; and from an address, where the answer says so."""
     for length in range(2, 8):
         word = "harbour"[:length]
-        typed = page(house.context, ListQuery(q=word), DisplayClock(), is_typing=True)
-        entered = page(house.context, ListQuery(q=word), DisplayClock())
-        assert typed.days, word
-        assert entered.days, word
-    begun = page(house.context, ListQuery(q="ha"), DisplayClock())
-    assert ["No exact match. These sessions have words that start with it."] == begun.remarks
+        assert page(house.context, ListQuery(q=begun(word)), DisplayClock()).days, word
+        assert page(house.context, ListQuery(q=word), DisplayClock()).days, word
+    made = page(house.context, ListQuery(q="ha"), DisplayClock())
+    assert made.lede.endswith("; searched ha* instead of ha")
 
 
 def test_a_filter_that_is_none_is_named(house: House) -> None:
     """Addresses and pasted messages are no filters."""
     made = page(house.context, ListQuery(q="foo:bar clock"), DisplayClock())
 
-    assert made.remarks[0].startswith("foo: is not a filter, so it was searched as text.")
-    assert ["tool: needs a value, such as tool:Bash"] == unknown_filters("tool:")
-    assert [] == unknown_filters('see https://example.org "a:b" agent:codex cost>1')
+    assert made.remarks[0].startswith("foo: is not a filter, so it was searched as text;")
+    assert ("tool: needs a value; it was searched as text",) == parse("tool: clock").hints
+    assert () == parse('see https://example.org "a:b" agent:codex cost>1').hints
     assert _FILTERS == {name for name, _, _ in SYNTAX}
 
 

@@ -24,7 +24,7 @@ from tests.serve.past import EVIL, KEY, SPELL, swept, written
 from thence.cli.sample_machine import Homes, fake_token
 from thence.serve.auth import AuthMiddleware
 from thence.serve.questions import TOOLS, Questions
-from thence.serve.stdio import INSTRUCTIONS, StdioServer
+from thence.serve.stdio import INSTRUCTIONS, StdioServer, tool_list
 
 # What is imported inside functions takes over a second, in each process that runs tests.
 if TYPE_CHECKING:
@@ -116,21 +116,15 @@ def test_a_hostile_past_comes_back_inert_over_the_wire(homes: Homes) -> None:
 
 def test_what_every_session_pays_for_is_small() -> None:
     """All tools together take less than 800 tokens by four characters each."""
-    from thence.serve import mcp
-
-    texts = [
-        tool.model_dump_json(by_alias=True, exclude_none=True, exclude={"annotations"})
-        for tool in mcp.tools()
-    ]
+    tools = [{**tool, "annotations": None} for tool in tool_list()]
+    texts = [json.dumps(tool, separators=(",", ":")) for tool in tools]
 
     assert sum(map(len, texts)) + len(INSTRUCTIONS) < 3_200
 
 
 def test_nothing_of_ours_commands() -> None:
     """Descriptions say what a tool gives; no text of ours tells a model what it must do."""
-    from thence.serve import mcp
-
-    texts = [tool.description or "" for tool in mcp.tools()] + [INSTRUCTIONS]
+    texts = [tool["description"] for tool in tool_list()] + [INSTRUCTIONS]
 
     assert [] == [
         text for text in texts if {"must", "always", "never", "should"} & {*text.lower().split()}
@@ -148,7 +142,7 @@ def listening(homes: Homes) -> Iterator[AuthMiddleware]:
     store = swept(homes)
     listener = socket.create_server(("127.0.0.1", 0))
     gate = AuthMiddleware("127.0.0.1", listener.getsockname()[1], key=KEY)
-    made = mcp.server(Questions(store, lambda text: text, lambda *_: {}), "0")
+    made = StdioServer(lambda: Questions(store, lambda *_: {}), "0")
     server = uvicorn.Server(uvicorn.Config(mcp.over_http(made, gate), log_level="warning"))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
@@ -182,7 +176,7 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
-    from thence.serve.mcp import PATH
+    from thence.serve.mcp import MAX_MESSAGE_BYTES, PATH
 
     with listening(homes) as gate:
         url = f"http://127.0.0.1:{gate.port}{PATH}"
@@ -194,12 +188,14 @@ def test_over_http_a_token_and_the_right_name_are_needed(homes: Homes) -> None:
                     answer = await client.call_tool("todos", {})
                 asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
                 tries = [await link.post(url, json=asked, headers=headers) for headers in STRANGERS]
+                long = {**asked, "params": "x" * MAX_MESSAGE_BYTES}
+                tries += [await link.post(url, json=long), await link.get(url)]
             return answer, [response.status_code for response in tries]
 
         answer, codes = asyncio.run(run())
 
     assert "data: thence todos" in text_of(answer)
-    assert [401, 421, 403, 403, 401, 421, 403, 415] == codes
+    assert [401, 421, 403, 403, 401, 421, 403, 415, 413, 405] == codes
 
 
 @pytest.mark.slow

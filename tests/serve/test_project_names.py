@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,8 @@ def test_a_name_and_tags_are_shown_and_found_everywhere(machine: House) -> None:
     assert [UID] == [
         hit["session_uid"] for hit in run(machine, "search", "tag:beach", "--json").json["hits"]
     ]
-    assert [] == run(machine, "search", "limpets", "tag:nothing", "--json").json["hits"]
+    unknown = run(machine, "search", "limpets", "tag:beech", "--json", code=2)
+    assert "did you mean beach?" == json.loads(unknown.err)["hint"]
     over_http = machine.ask(f"/api/sessions/{UID}").json["session"]
     assert ("Rock pool census", ["beach", "survey"]) == (over_http["title"], over_http["tags"])
     assert [UID] == [

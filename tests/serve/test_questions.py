@@ -14,13 +14,12 @@ from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
-from tests.serve.past import EVIL, KEY, MISSING, SPELL, arguments, swept, written
+from tests.serve.past import EVIL, MISSING, SPELL, arguments, swept, written
 from thence.cli.sample_machine import fake_token, made_id
 from thence.cli.sample_machine import homes as made_homes
 from thence.errors import ThenceError
 from thence.memory import recall
 from thence.memory.packs import pack_name
-from thence.memory.redact import Redactor
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.serve.questions import TOOLS, Questions
@@ -56,7 +55,7 @@ def questions(store: Sqlite, decisions: list[tuple[str, str | None]]) -> Questio
         decisions.append((text, session))
         return {"uuid": "u1", "ts": "2026-01-01T00:00:00.000Z"}
 
-    return Questions(store, Redactor(key=KEY).redact, decide)
+    return Questions(store, decide)
 
 
 def inside(answer: str) -> list[str]:
@@ -100,7 +99,7 @@ def test_a_derived_kind_is_found_and_leads_to_where_it_comes_from(
     store: Sqlite, questions: Questions, kind: str
 ) -> None:
     """As many as the sessions show; each name is what the next question takes."""
-    sessions = [recall.load_session(store, row).graph for row in store.sessions()]
+    sessions = [recall.load_session(store, row, recall.as_read).graph for row in store.sessions()]
     shown = [
         e for graph in sessions for e in graph.derived if e.kind == kind and e.state != "internal"
     ]
@@ -136,21 +135,16 @@ EVENTS_ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("tool", EVENTS_ASKED)
-@pytest.mark.parametrize("url", [None, "http://127.0.0.1:7331"])
-def test_an_answer_that_names_events_says_how_to_open_them(
-    store: Sqlite, tool: str, url: str | None
-) -> None:
-    """By a command, and by a link while the viewer runs: an event that the store has."""
-    asked = Questions(store, Redactor(key=KEY).redact, lambda *_: {}, viewer=lambda: url)
+def test_an_answer_that_names_events_says_how_to_open_them(store: Sqlite, tool: str) -> None:
+    """By a command, which names an event that the store has: the viewer's name is a secret."""
+    asked = Questions(store, lambda *_: {})
     answer = asked.answer(tool, EVENTS_ASKED[tool])
     (line,) = [line for line in answer.split("\n") if line.startswith(LINK)]
-    command, _, link = line.removeprefix(LINK).partition(" or ")
-    program, verb, session, option, event = shlex.split(command)
+    program, verb, session, option, event = shlex.split(line.removeprefix(LINK))
     uid = recall.session(store, session).session.session_uid
 
     assert ["thence", "open", "--at"] == [program, verb, option]
     assert recall.stored_event(store, uid, event)
-    assert ("" if url is None else f"{url}/sessions/{uid}?at={event}") == link
     assert len(line) <= MAX_LAST_CHARS
     assert len(answer) <= MAX_ANSWER_CHARS
 
@@ -166,7 +160,7 @@ def test_an_answer_that_names_no_event_has_no_link(questions: Questions) -> None
 def test_a_broken_pack_costs_only_the_texts_in_it(tmp_path: Path) -> None:
     """Its hits are there, and say why they hold nothing."""
     store = swept(written(tmp_path))
-    questions = Questions(store, Redactor(key=KEY).redact, lambda _text, _session: {})
+    questions = Questions(store, lambda _text, _session: {})
     before = inside(questions.answer("search", {"query": "module"}))
     uid = store.search(parse("module")).matches[0].session_uid
     for pack in store.path.with_name("packs").glob(f"{pack_name(uid)}-*"):
@@ -282,7 +276,7 @@ def test_what_was_evicted_has_an_outline_and_its_source_stays_closed(
     """The account answers; the unredacted source is never opened in its place."""
     swept_store = swept(written(tmp_path_factory.mktemp("evicted")))
     swept_store.remove([f"claude:{EVIL}"], why={})
-    asked = Questions(swept_store, lambda text: text, lambda *_: {})
+    asked = Questions(swept_store, lambda *_: {})
 
     assert any("removed" in line for line in inside(asked.answer("outline", {"session": EVIL})))
     with pytest.raises(ThenceError, match="removed"):
@@ -326,7 +320,7 @@ def test_the_hostile_corpus_answers_in_frames(corpus: Path, tmp_path: Path) -> N
         if path.stat().st_size <= SMALL:
             shutil.copy(path, place / f"{uuid5(NAMESPACE_URL, path.name)}.jsonl")
     swept_store = swept(homes)
-    asked = Questions(swept_store, lambda text: text, lambda *_: {})
+    asked = Questions(swept_store, lambda *_: {})
     uids = [row.session.session_uid for row in swept_store.sessions()]
     for uid in uids:
         answers = [asked.answer("outline", {"session": uid})]

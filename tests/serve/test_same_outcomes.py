@@ -14,8 +14,10 @@ from click.testing import CliRunner
 
 from tests.agents.rollouts import A, Line, assistant, call, event, meta, output, user
 from tests.pace import by_pace
+from tests.rules import rules
 from tests.serve.conftest import House, empty
 from thence.agents import Adapter, Source, adapters
+from thence.agents.profiles import toolbox
 from thence.agents.sessions import LoadedSession, find_source, read_all
 from thence.bridge.acp_agent import replay
 from thence.bridge.otlp import trace_of
@@ -25,18 +27,19 @@ from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.graph import State
 from thence.format.normal import DERIVED
-from thence.format.outcomes import CallOutcome
+from thence.format.outcomes import CallOutcome, add_effects
 from thence.format.readout import Readout
 from thence.format.session_graph import SessionGraph
 from thence.format.stored import StoredEvent
+from thence.memory.gate import Gate
 from thence.memory.growth import Growing
 from thence.memory.ingest import Ingester
 from thence.memory.packs import Packs
 from thence.memory.readouts import open_loaded, open_session, read_session
+from thence.memory.recall import as_read
 from thence.memory.session_timeline import SessionTimeline
 from thence.memory.store import unpack_facts
 from thence.serve.chart import Chart
-from thence.team.copying import _NoRedaction
 
 LONG = "/home/dev/" + "a-long-folder-name/" * 8
 FAILED_TESTS = "=== 1 failed, 4 passed in 0.1s ==="
@@ -109,7 +112,7 @@ def api_outcomes(house: House) -> dict[str, CallOutcome]:
 def test_page_and_api_tell_how_each_call_went(machine: House) -> None:
     """An exit code that only the text tells, one that another record tells, a denial, tests."""
     row = machine.context.row(f"codex:{A}")
-    chart = Chart(read_session(machine.store, row))
+    chart = Chart(read_session(machine.store, row, as_read))
     shown = [(chart.records[row.place].blocks[row.block], row.kind) for row in chart.every_row]
     kinds = {block.call: kind for block, kind in shown if block.kind == "tool_call"}
     page = machine.ask(f"/sessions/codex:{A}").body.decode()
@@ -198,7 +201,7 @@ def test_exports_and_handoffs_tell_what_the_api_says(machine: House) -> None:
     """Spans and a replay fail where the API does; a handoff takes every call along."""
     api = api_outcomes(machine)
     row = machine.context.row(f"codex:{A}")
-    session = open_session(machine.store, row).session
+    session = open_session(machine.store, row, as_read).session
     names = {pair.call.event_id: pair.call.call for pair in session.calls}
     failed = {name for name, outcome in api.items() if outcome.failed}
     env = machine.homes.env | {"HOME": str(machine.folder)}
@@ -247,13 +250,14 @@ def stored(
 def test_every_reader_agrees_on_every_call_of_real_clients(shared: Path, tmp_path: Path) -> None:
     """The terminal on a file; viewer, digest and API on what is stored; facts without payloads."""
     calls = sessions = 0
-    keeper = Ingester(Packs(tmp_path / "packs"), _NoRedaction())
+    keeper = Ingester(Packs(tmp_path / "packs"), Gate((), key=bytes(32)), rules())
     step = by_pace(everyday=10, full=10, prove=1)
     for adapter, source in list(sources(shared / "data"))[::step]:
         try:
             facts, batch = read_all(adapter, source)
         except ThenceError:
             continue
+        add_effects(facts, toolbox().of(source.adapter))
         read = SessionGraph(source.uid, facts, torn=batch.torn)
         expected = [(e.event_id, e.kind, e.summary, e.failed) for e in read.derived]
         outcomes = {pair.call.event_id: pair.outcome for pair in read.calls}

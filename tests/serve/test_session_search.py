@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -14,20 +13,18 @@ from playwright.sync_api import Browser, Page, expect
 from tests.memory.test_highlighting import MARKED_TERMS, MARKED_TEXTS
 from tests.pace import by_pace
 from tests.serve import browser as browsers
-from tests.serve.conftest import House, empty
+from tests.serve.conftest import House
 from tests.serve.test_pages import goes_on, tides, uid_of
 from thence.agents.claude.sample import SampleTranscript
-from thence.memory.dismissals import dismissed_todos
 from thence.memory.highlighting import marking_of
-from thence.memory.open_todos import open_promises
+from thence.memory.open_todos import dismissed_todos, open_promises
 from thence.memory.search import parse
 from thence.memory.store import Filter
 from thence.serve import session_search
-from thence.serve.cards import display_title
 from thence.serve.chart import Chart
 from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
-from thence.serve.session_head import address, title_of
+from thence.serve.session_head import address
 from thence.serve.session_search import find, paths_of
 
 SHOWN = """() => {
@@ -381,23 +378,6 @@ def test_a_session_is_exported_as_a_file(house: House, form: str, kind: str, beg
     assert 404 == house.ask(f"/sessions/{uid}/export/exe").status
 
 
-def test_a_session_without_a_title_is_called_by_its_first_answer(tmp_path: Path) -> None:
-    """In the list and over its page; one that says nothing is untitled."""
-    house = empty(tmp_path)
-    house.close()
-    made = SampleTranscript("unnamed", house.homes.work, datetime.now(UTC) - timedelta(days=1))
-    made.text("The tides are fine.")
-    made.save(house.homes.claude)
-    house = House(tmp_path)
-    house.swept()
-    row = next(iter(house.store.sessions()))
-
-    assert not row.title
-    assert "The tides are fine." == display_title(house.context, row)
-    assert "untitled" == title_of(row)
-    house.close()
-
-
 def test_dates_carry_their_year_when_it_is_not_this_one() -> None:
     """So that a session of last November is not taken for one of this."""
     now = datetime.now(UTC)
@@ -442,15 +422,15 @@ def test_search_as_you_type_keeps_filters_and_makes_one_entry(
         page.wait_for_timeout(PAUSE_MS)
         page.get_by_role("link", name="Newest").click()
         page.wait_for_url(re.compile(r"q=clock.*agent=codex.*sort=recent"))
-        expect(page.locator("#q")).to_have_value("clock")
+        expect(page.locator("#q")).to_have_value("clock*")
         page.wait_for_timeout(PAUSE_MS)
         page.locator(".chip.on").click()
-        page.wait_for_url(re.compile(r"/sessions\?q=clock&sort=recent$"))
+        page.wait_for_url(re.compile(r"/sessions\?q=clock\*&sort=recent$"))
         page.locator("#q").press("Escape")
         expect(page.locator(".srow")).to_have_count(every)
         expect(page.locator("#q")).to_have_value("")
         page.go_back()
-        expect(page.locator("#q")).to_have_value("clock")
+        expect(page.locator("#q")).to_have_value("clock*")
         expect(page.locator(".srow mark").first).to_be_visible()
 
         assert [] == tab.errors

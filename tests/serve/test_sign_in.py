@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -48,6 +50,72 @@ def test_a_browser_gets_in_by_the_file_and_is_told_when_it_is_signed_out(tmp_pat
     assert (0o600, []) == (mode, files)
     assert heading
     assert text.startswith("Not signed in\n\nRun thence serve and open the link it prints.")
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Another user's server on another port: it keeps what browsers bring."""
+
+    def do_GET(self) -> None:
+        """Lead on to a second page of its own, which loads a picture."""
+        got: list[str] = self.server.got  # type: ignore[attr-defined]
+        got.append(f"{self.path} {self.headers}")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        is_first = self.path == "/"
+        self.wfile.write(b"<script>location = '/again'</script>" if is_first else b"<img src=/own>")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.slow
+def test_a_server_on_another_port_learns_nothing_that_lets_in(tmp_path: Path) -> None:
+    """A page of another site leads a browser there, as does a link in the viewer.
+
+    With all that it collects, the API gives nothing.
+    """
+    house = empty(tmp_path)
+    spy = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    got: list[str] = []
+    spy.got = got  # type: ignore[attr-defined]
+    Thread(target=spy.serve_forever, daemon=True).start()
+    hosts = ("127.0.0.1", "localhost", "a.localhost")
+    places = [f"http://{host}:{spy.server_port}/" for host in hosts]
+    with launched() as browser, house.serving():
+        context = browser.new_context()
+        lead_on = "<script>location = location.search.slice(1)</script>"
+        context.route(
+            "http://evil.example/**",
+            lambda route: route.fulfill(body=lead_on, content_type="text/html"),
+        )
+        page = context.new_page()
+        page.set_default_timeout(WAIT)
+        page.goto(house.gate.url())
+        page.wait_for_url(f"{house.url}/")
+        for place in places:
+            page.goto(f"http://evil.example/?{place}", wait_until="commit")
+            page.wait_for_url(f"{place}again")
+            page.goto(f"{house.url}/")
+            page.evaluate("to => { location = to }", place)
+            page.wait_for_url(f"{place}again")
+        page.goto(f"{house.url}/")
+        page.locator(".beat[data-state=live]").wait_for(state="attached")
+        secret = context.cookies()[0]["value"]
+        cookie = {"Cookie": f"{house.gate.cookie_name}={secret}"}
+        stolen = [
+            house.ask("/api/sessions", bearer=False, headers=cookie | {"Host": host})
+            for host in (f"127.0.0.1:{house.port}", f"localhost:{house.port}")
+        ]
+    spy.shutdown()
+    spy.server_close()
+    house.close()
+
+    name = house.url.partition("//")[2].partition(".")[0]
+    assert len(got) >= 4 * len(places)
+    assert [] == [request for request in got if "\nCookie: " in request]
+    assert [] == [request for request in got if name in request or secret in request]
+    assert [401, 401] == [answer.status for answer in stolen]
 
 
 def test_files_of_killed_servers_are_removed(tmp_path: Path) -> None:

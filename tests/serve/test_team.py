@@ -12,12 +12,13 @@ from urllib.parse import quote
 import pytest
 
 from tests.postgres import Cluster
+from tests.rules import rules
 from tests.serve.conftest import House
 from tests.serve.streams import Listener
 from thence import config
 from thence.agents import adapters
 from thence.cli import sample_machine
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.retention import Policy
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
@@ -41,8 +42,16 @@ class Office(House):
         self.store.close()
         self.team = Postgres(f"{self.url_of_store}&machine=*")
         home = self.homes.thence
-        options = {"settings": config.settings(home, {}), "policy": Policy(), "writes": False}
-        return AppContext(self.team, home=home, known={}, roots={}, **options)  # type: ignore[arg-type]
+        return AppContext(
+            self.team,
+            home=home,
+            settings=config.settings(home, {}),
+            known={},
+            roots={},
+            policy=Policy(),
+            writes=False,
+            gate=lambda: Gate(key=KEY),
+        )
 
     def close(self) -> None:
         """Let go of everything."""
@@ -67,9 +76,9 @@ class Machine:
         store, target = Sqlite(self._store), Postgres(self._url)
         try:
             with store.sweeping():
-                Sweep(store, adapters(), Redactor(key=KEY)).run(self._roots)
+                Sweep(store, adapters(), Gate(key=KEY), rules()).run(self._roots)
             with target.sweeping(60):
-                return Pusher(store, target, Redactor(key=KEY)).run().sessions
+                return Pusher(store, target, Gate(key=KEY), rules()).run().sessions
         finally:
             store.close()
             target.close()

@@ -28,7 +28,7 @@ from thence.format.stored import StoredEvent
 from thence.memory.pages import PAGE_EVENTS
 from thence.memory.readouts import readout_of
 from thence.serve import api
-from thence.serve.cursors import PagePosition, cursor_text
+from thence.serve.api import PagePosition, cursor_text
 from thence.serve.timeline import Timeline, timeline_of
 
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.agents import rollouts
-from tests.serve.conftest import KEY, House
-from thence.memory.redact import Redactor
+from tests.serve.conftest import House
 from thence.serve.questions import Questions
 
 THREAD = "01a00000-0000-7000-8000-0000000000aa"
@@ -28,7 +27,7 @@ def test_a_word_of_a_title_finds_the_session_everywhere(own_house: House) -> Non
     hits = house.ask("/api/search?q=flamingo").json["hits"]
     listed = house.ask("/api/sessions?q=flamingo").json["sessions"]
     page = house.ask("/sessions?q=flamingo").body.decode()
-    questions = Questions(house.store, Redactor(key=KEY).redact, lambda *_: {})
+    questions = Questions(house.store, lambda *_: {})
     answer = questions.answer("search", {"query": "flamingo"})
 
     assert [(uid, "title", None)] == [

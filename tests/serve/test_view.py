@@ -23,7 +23,7 @@ from thence.serve.chart import Chart, ChartRow
 from thence.serve.chart_cache import LARGE_SESSION_EVENTS, Charts, charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.outline import SessionOutline
-from thence.serve.row_items import Window
+from thence.serve.row_fields import Window
 from thence.serve.session_head import address, head, tail
 from thence.serve.view import WINDOW_ROWS, Drawing
 

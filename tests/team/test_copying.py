@@ -11,8 +11,9 @@ import pytest
 from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.postgres import Cluster
+from tests.rules import rules
 from thence.agents import adapters
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import DigestRecord, Filter, SessionChange, Store
@@ -47,7 +48,7 @@ def filled(store: Store, home: Path) -> Store:
     logs.write(home, first, logs.script(2), logs.script(3, turns=6), logs.script(6))
     logs.write(home, logs.fork(4, first, 6), logs.fork(5, first, 9))
     with store.sweeping():
-        Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [home]})
+        Sweep(store, adapters(), Gate(key=KEY), rules()).run({"claude": [home]})
     [row] = store.sessions(Filter(uid=logs.name(3)))
     cursor = store.known().sessions[row.session.session_uid].cursor
     store.write([SessionChange(msgspec.structs.replace(row, pinned=True), cursor)])
@@ -73,7 +74,7 @@ def hits(store: Store, text: str) -> list[tuple[str, int | None, int | None]]:
 def test_copy_is_the_store(tmp_path: Path, stores: dict[str, Open], way: tuple[str, str]) -> None:
     """Sessions, payloads, money, digests, words; what was evicted, kept or forgotten too."""
     source, target = filled(stores[way[0]]("one"), tmp_path / "home"), stores[way[1]]("two")
-    report = copy(source, target)
+    report = copy(source, target, rules())
     inventory = target.known()
 
     assert (5, 5, 0, 1, 1, []) == (
@@ -88,22 +89,27 @@ def test_copy_is_the_store(tmp_path: Path, stores: dict[str, Open], way: tuple[s
         uid: (entry.cursor, entry.pinned) for uid, entry in source.known().sessions.items()
     } == {uid: (entry.cursor, entry.pinned) for uid, entry in inventory.sessions.items()}
     with target.sweeping():
-        again = Sweep(target, adapters(), Redactor(key=KEY)).run({"claude": [tmp_path / "home"]})
+        again = Sweep(target, adapters(), Gate(key=KEY), rules()).run(
+            {"claude": [tmp_path / "home"]}
+        )
     assert (0, 0) == (again.lines, again.sessions_new)
 
 
 def test_second_copy_brings_what_changed(tmp_path: Path, stores: dict[str, Open]) -> None:
     """And leaves the rest alone."""
     source, target = filled(stores["file"]("one"), tmp_path / "home"), stores["database"]("two")
-    copy(source, target)
+    copy(source, target, rules())
     logs.write(tmp_path / "home", logs.script(3, turns=8), logs.script(7))
     with source.sweeping():
-        Sweep(source, adapters(), Redactor(key=KEY)).run({"claude": [tmp_path / "home"]})
-    report = copy(source, target)
+        Sweep(source, adapters(), Gate(key=KEY), rules()).run({"claude": [tmp_path / "home"]})
+    report = copy(source, target, rules())
 
     assert (6, 2, 4, []) == (report.sessions, report.copied, report.unchanged, report.different)
     assert hashes(source) == hashes(target)
-    assert (0, []) == (copy(source, target).copied, copy(source, target).different)
+    assert (0, []) == (
+        copy(source, target, rules()).copied,
+        copy(source, target, rules()).different,
+    )
 
 
 def test_copy_that_was_cut_short_goes_on(tmp_path: Path, stores: dict[str, Open]) -> None:
@@ -127,8 +133,8 @@ def test_copy_that_was_cut_short_goes_on(tmp_path: Path, stores: dict[str, Open]
 
             patched.setattr(Sqlite, "write", breaks)
             with pytest.raises(KeyboardInterrupt):
-                copy(source, target)
-    report = copy(source, target)
+                copy(source, target, rules())
+    report = copy(source, target, rules())
 
     assert (5, []) == (report.sessions, report.different)
     assert report.unchanged >= 2
@@ -148,6 +154,6 @@ def test_what_did_not_arrive_is_told(
         return b'"other"' if ref == bad[0] else read(ref)
 
     monkeypatch.setattr(target.blobs, "read", reads)
-    report = copy(source, target)
+    report = copy(source, target, rules())
 
     assert 1 == len(report.different)

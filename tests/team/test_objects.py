@@ -18,10 +18,11 @@ from obstore.store import MemoryStore
 from tests.memory import logs
 from tests.memory.stored import KEY
 from tests.postgres import Cluster
+from tests.rules import rules
 from thence.agents import adapters
 from thence.errors import BadConfig, NotAppendable
+from thence.memory.gate import Gate
 from thence.memory.packs import BlobStore, PackDamaged, PackMissing, pack_name
-from thence.memory.redact import Redactor
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Store, open_store
 from thence.memory.sweep import Sweep
@@ -315,7 +316,7 @@ def test_objects_named_without_a_tenant_go_with_their_own_tenant_alone(
         store = Postgres(address)
         store.blobs = Objects(shelf_at(url))
         with store.sweeping():
-            Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [home]})
+            Sweep(store, adapters(), Gate(key=KEY), rules()).run({"claude": [home]})
         store.close()
     shelf = shelf_at(url)
     before = set(shelf.sizes(""))

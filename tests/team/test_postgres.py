@@ -15,10 +15,11 @@ import psycopg
 import pytest
 
 from tests.postgres import Cluster
+from tests.rules import rules
 from thence.agents import Cursor
 from thence.errors import BadConfig
 from thence.format.normal import SEQ_STEP
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.search import parse
 from thence.memory.sqlite import Sqlite
 from thence.memory.store import Filter, SessionChange, Store, StoreLocked, open_store
@@ -178,6 +179,10 @@ def test_machines_sweep_beside_each_other(postgres: Cluster) -> None:
 
     assert [["claude:a"], ["claude:b"]] == [list(s.known().sessions) for s in (first, second)]
     assert first.known().sessions["claude:a"].pinned
+    assert [["", "from machine two"], ["from machine one", ""]] == [
+        [row.origin for row in sorted(store.sessions(), key=lambda row: row.session.session_uid)]
+        for store in (first, second)
+    ]
     assert 2 == len(list(first.sessions())) == len(second.search(parse("hello")).matches)
     for store in (first, second, again):
         store.close()
@@ -343,7 +348,7 @@ def test_every_statement_names_the_tenant(
         source.write([session(source, "one", "hello"), session(source, "two", "hello")])
         source.write(digests=[stores._digest("claude:one", 1)])
         source.remove(["claude:one"], why={})
-        assert 2 == Pusher(source, target, Redactor(key=bytes(32))).run().sessions
+        assert 2 == Pusher(source, target, Gate(key=bytes(32)), rules()).run().sessions
     monkeypatch.undo()
 
     statements = [
@@ -429,7 +434,7 @@ def test_fleet_survives_a_migration(
     def push(number: int) -> None:
         source.write([session(source, f"p{number}", "hello")])
         source.write(digests=[stores._digest(f"claude:p{number}", 1)])
-        assert 1 == Pusher(source, laptop, Redactor(key=bytes(32))).run().sessions
+        assert 1 == Pusher(source, laptop, Gate(key=bytes(32)), rules()).run().sessions
 
     def read(_: int) -> None:
         assert len(reader.search(parse("hello"), limit=1000).matches) <= len(

@@ -30,9 +30,10 @@ from tests.memory.stored import dump, sweep
 from tests.memory.test_sweep import CANARY, home, tmp_path
 from tests.pace import by_pace
 from tests.postgres import Cluster
+from tests.rules import rules
 from thence.agents import adapters
 from thence.memory import sweep as module
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.search import parse
 from thence.memory.store import DigestRecord, SessionChange
 from thence.memory.sweep import Progress, Sweep, SweepReport
@@ -309,7 +310,9 @@ def test_a_first_sweep_reads_the_newest_first(
 
     monkeypatch.setattr(store, "write", noting)
     with store.sweeping():
-        Sweep(store, adapters(), Redactor(key=stored.KEY), digests=False).run({"claude": [home]})
+        Sweep(store, adapters(), Gate(key=stored.KEY), rules(), digests=False).run(
+            {"claude": [home]}
+        )
     numbers = store._every(
         "SELECT uid, min(id), max(id) FROM events WHERE tenant=%s GROUP BY uid ORDER BY min(id)",
         store.tenant,

@@ -18,10 +18,11 @@ from tests.memory import killed_postgres, logs, test_sweep
 from tests.memory.stored import KEY, everything
 from tests.pace import by_pace
 from tests.postgres import Cluster
+from tests.rules import rules
 from thence.agents import adapters
 from thence.errors import ThenceError
 from thence.memory import sweep
-from thence.memory.redact import Redactor
+from thence.memory.gate import Gate
 from thence.memory.sqlite import Sqlite
 from thence.memory.sweep import Sweep
 from thence.team import pushing
@@ -45,7 +46,7 @@ class Stage:
         self.local = str(folder / "s.db")
         store = Sqlite(self.local)
         with store.sweeping():
-            Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [self.home]})
+            Sweep(store, adapters(), Gate(key=KEY), rules()).run({"claude": [self.home]})
         store.close()
         self._folder = folder
         self._tenants = 0
@@ -73,7 +74,7 @@ class Stage:
         store = Postgres(url)
         try:
             with store.sweeping(wait=60):
-                Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [self.home]})
+                Sweep(store, adapters(), Gate(key=KEY), rules()).run({"claude": [self.home]})
         finally:
             store.close()
 
@@ -164,7 +165,7 @@ def test_killed_push_converges(stage: Stage) -> None:
     kill(stage, "push", clients=by_pace(4, 4, 8), servers=by_pace(1, 1, 2))
     store, target = Sqlite(stage.local), Postgres(stage.url)
     with target.sweeping(wait=60):
-        report = pushing.Pusher(store, target, Redactor(key=KEY)).run()
+        report = pushing.Pusher(store, target, Gate(key=KEY), rules()).run()
     store.close()
     target.close()
 
@@ -184,7 +185,7 @@ def test_killed_push_of_what_grew_converges(stage: Stage, tmp_path: Path) -> Non
     logs.write(stage.home, long, logs.script(2, turns=9))
     store = Sqlite(stage.local)
     with store.sweeping():
-        Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [stage.home]})
+        Sweep(store, adapters(), Gate(key=KEY), rules()).run({"claude": [stage.home]})
     store.close()
     killed_postgres.push(stage.local, stage.fresh())
     calm = stage.there()
@@ -224,7 +225,7 @@ def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster, warm: War
         logs.write(home, first, logs.fork(901 + number, first, 6))
         store = Sqlite(f"{tmp_path}/{number}/s.db")
         with store.sweeping():
-            Sweep(store, adapters(), Redactor(key=KEY)).run({"claude": [home]})
+            Sweep(store, adapters(), Gate(key=KEY), rules()).run({"claude": [home]})
         count += sum(row.events for row in store.sessions() if row.session.session_uid != uid)
         shared = next(row.events for row in store.sessions() if row.session.session_uid == uid)
         store.close()
@@ -247,7 +248,7 @@ def test_many_machines_push_at_once(tmp_path: Path, postgres: Cluster, warm: War
     all_homes = Sqlite(f"{tmp_path}/all/s.db")
     with all_homes.sweeping():
         homes = [tmp_path / f"{number}" / "home" for number in range(machines)]
-        Sweep(all_homes, adapters(), Redactor(key=KEY)).run({"claude": homes})
+        Sweep(all_homes, adapters(), Gate(key=KEY), rules()).run({"claude": homes})
     alone = {row.session.session_uid: row.events for row in all_homes.sessions()}
     responses = all_homes.totals()[0].responses
     all_homes.close()

@@ -13,6 +13,7 @@ from thence.agents.sessions import load
 from thence.testing import AgentSuite
 from thence.testing.readers import CHECKS
 
+MODEL = "claude-sonnet-4-5"
 RECORDS = [
     {"cwd": "/home/dev/tidepool"},
     {
@@ -30,10 +31,18 @@ RECORDS = [
         "speaker": "pebble",
         "text": "One file.",
         "tokens": [12, 3],
+        "model": MODEL,
         "ends_turn": True,
     },
     # The user went back to the first prompt: n2 to n4 are a discarded branch.
-    {"id": "n5", "parent": "n1", "speaker": "pebble", "text": "Nothing.", "tokens": [8, 2]},
+    {
+        "id": "n5",
+        "parent": "n1",
+        "speaker": "pebble",
+        "text": "Nothing.",
+        "tokens": [8, 2],
+        "model": MODEL,
+    },
 ]
 
 

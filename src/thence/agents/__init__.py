@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -37,6 +37,8 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
     """About how many bytes they have."""
     modified: float = 0.0
     """When the last of them was written, in seconds since 1970; 0 if nobody says."""
+    session: str = ""
+    """What the database calls the session; elsewhere a secret in that is a placeholder."""
 
 
 class File(msgspec.Struct, frozen=True, omit_defaults=True, order=True):
@@ -147,6 +149,15 @@ class AgentPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
     ts: str | None = None
     session: str | None = None
     cwd: str | None = None
+
+
+class Machine(NamedTuple):
+    """Where an agent of the made-up machine works."""
+
+    home: Path
+    """The folder in which the agent keeps its sessions."""
+    work: Path
+    """The folder of the projects."""
 
 
 @runtime_checkable

@@ -119,6 +119,9 @@ class TotalReader(LineReader):
     which the document was written.
     """
 
+    carries = ("line", "counts")
+    """The last total, and how many there were."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         self.generation = self._generation = max(mark.generation - 1, 0)
@@ -146,10 +149,6 @@ class TotalReader(LineReader):
             model=model,
             running=usage,
         )
-
-    def carry(self) -> JSON:
-        """Return the last total, and how many there were."""
-        return {"line": self._line, "counts": self._counts}
 
 
 def version_name(name: str | None, content: JSON, else_name: str) -> str:

@@ -26,7 +26,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from thence import system
-from thence.agents import Batch, Cursor, File, Mark, Source
+from thence.agents import Batch, Cursor, File, Mark, Source, unread
 from thence.agents.contents import Content, Plain, Zstandard, chunks_between
 from thence.agents.marks import (
     EDGE_BYTES,
@@ -39,14 +39,16 @@ from thence.agents.marks import (
     match_edges,
     status_of,
 )
+from thence.agents.unread import Unread
 from thence.format import codec
 from thence.format.facts import Fact
 from thence.format.nodes import Node
-from thence.format.records import JSON, Notice, Place, Skipped
+from thence.format.records import JSON, Notice, Place, Skipped, parse_json
 
 MAX_DEPTH = 12
 """How many folders deep sessions are looked for."""
 
+_FIRST_LINE_BYTES = 4096
 MAX_DOCUMENT_BYTES = 16 << 20
 """Largest document that is read whole, in bytes."""
 
@@ -527,81 +529,71 @@ def open_regular(path: str) -> int:
     return handle
 
 
-def read_small(path: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes | None:
-    """Read a small file whole; None when it is not there, not regular or too large."""
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[int]:
+    """Open a regular file as `open_regular` does, for as long as it is read."""
+    handle = open_regular(path)
     try:
-        handle = open_regular(path)
-    except (OSError, ValueError):
-        return None
-    try:
-        size = os.fstat(handle).st_size
-        return b"".join(chunks_between(handle, 0, size)) if size <= limit else None
-    except OSError:
-        return None
+        yield handle
     finally:
         os.close(handle)
+
+
+def read_small(path: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes | None:
+    """Read a small file whole; None when it is not there, not regular or too large."""
+    with contextlib.suppress(OSError, ValueError), opened(path) as handle:
+        size = os.fstat(handle).st_size
+        return b"".join(chunks_between(handle, 0, size)) if size <= limit else None
+    return None
 
 
 def start_of(path: str, length: int) -> bytes | None:
     """Read the first bytes of a log, unpacked; None when it is not there or not regular."""
-    try:
-        handle = open_regular(path)
-    except (OSError, ValueError):
-        return None
-    try:
+    with contextlib.suppress(OSError, ValueError), opened(path) as handle:
         if path.endswith(".zst"):
             return Zstandard(handle).piece(0, length)
         return system.read_at(handle, length, 0)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
+    return None
 
 
 def chunks_of(path: str) -> Iterator[bytes]:
     """Yield all bytes of a plain file, a chunk at a time; none when it cannot be read."""
-    try:
-        handle = open_regular(path)
-    except (OSError, ValueError):
-        return
-    try:
+    with contextlib.suppress(OSError, ValueError), opened(path) as handle:
         yield from chunks_between(handle, 0, os.fstat(handle).st_size)
-    except OSError:
-        return
-    finally:
-        os.close(handle)
 
 
 def document(path: str, limit: int = MAX_DOCUMENT_BYTES) -> dict[str, JSON]:
     """Read a small JSON document; empty when there is none that makes sense."""
-    raw = read_small(path, limit)
-    try:
-        value = msgspec.json.decode(raw) if raw else None
-    except (ValueError, RecursionError):
-        return {}
+    value = parse_json(read_small(path, limit))
     return value if isinstance(value, dict) else {}
-
-
-SKIPPED_LINKS: set[str] = set()
-"""Links that were met while looking for sessions since this was cleared; none was followed."""
-
-UNREADABLE: dict[str, str] = {}
-"""Databases in which no session could be looked for since this was cleared, and why."""
 
 
 def note_link(entry: os.DirEntry[str]) -> None:
     """Note an entry if it is a link to a folder or to a log: sessions may lie behind it."""
     with contextlib.suppress(OSError):  # a link to itself
         if entry.is_symlink() and (entry.is_dir() or (".jsonl" in entry.name and entry.is_file())):
-            SKIPPED_LINKS.add(entry.path)
+            unread.note(Unread("", entry.path, unread.NOT_FOLLOWED, "link"))
+
+
+def note_unknown(path: str) -> None:
+    """Note a file that is named as a log and does not begin as one; its first line may yet come."""
+    start = start_of(path, _FIRST_LINE_BYTES)
+    if start is None and is_regular(path):
+        unread.note(Unread("", path, "it cannot be opened", "file"))
+    elif b"\n" in (start or b"") or len(start or b"") == _FIRST_LINE_BYTES:
+        unread.note(Unread("", path, "it does not begin as a session does", "file"))
 
 
 def entries_in(folder: str) -> list[os.DirEntry[str]]:
-    """Return what lies in a folder, sorted by name; nothing where it cannot be listed."""
+    """Return what lies in a folder, sorted by name; one that cannot be listed is noted."""
     try:
         with os.scandir(folder) as listing:
             return sorted(listing, key=_entry_name)
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return []
+    except OSError as error:
+        if os.path.lexists(folder):
+            unread.note(Unread("", folder, reason_of(error), "folder"))
         return []
 
 

@@ -73,6 +73,12 @@ def is_recorded(block: JSON) -> bool:
     return word(block.get("text")).startswith(RECORDED)
 
 
+def message_runs(message: JSON) -> Iterator[tuple[str, list[JSON]]]:
+    """Yield the blocks of a message as `runs` does; those of the model as one `answer`."""
+    content = blocks(message["content"])
+    yield from [("answer", content)] if message["role"] == "assistant" else runs(content)
+
+
 def runs(content: Iterable[JSON]) -> Iterator[tuple[str, list[JSON]]]:
     """Yield blocks of one kind that follow each other: `result`, `recorded` or `words`."""
     for kind, run in groupby(content, key=_kind):

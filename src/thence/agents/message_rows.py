@@ -15,7 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from thence.agents import File, Mark, Source
-from thence.agents.records import LineReader, Record, moment, note
+from thence.agents.records import LineReader, Record, fields, moment, note
 from thence.agents.sqlite_rows import Database, row
 from thence.format.codec import RawRecord
 from thence.format.facts import Fact
@@ -42,7 +42,7 @@ class MessageRows(LineReader):
 
     def carry(self) -> JSON:
         """Return the number of the last row, and how many there were."""
-        return {"at": self._at, "rows": self._rows}
+        return {"at": self._at, "rows": self._rows, **fields(super().carry())}
 
     def is_known(self) -> bool:
         """Return whether all rows that were read are there, or none because all were deleted."""
@@ -101,12 +101,7 @@ class Totals(LineReader):
     def rows(self) -> Iterator[RawRecord]:
         """Yield the totals that are others than before."""
         for name, (model, usage) in self.totals().items():
-            counts = [
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cache_creation_input_tokens,
-                usage.cache_read_input_tokens,
-            ]
+            counts = list(msgspec.structs.astuple(usage)[:4])
             if not usage.total or self._known.get(name) == counts:
                 continue
             self._known[name] = counts

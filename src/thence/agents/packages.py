@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -43,17 +43,27 @@ def problems() -> list[Problem]:
     return sorted(_PROBLEMS.values())
 
 
+def note_problems(more: Iterable[Problem]) -> None:
+    """Note what was left out in another process of the same command."""
+    for problem in more:
+        _PROBLEMS.setdefault((problem.group, problem.name), problem)
+
+
 def note_problem(point: EntryPoint, why: str | BaseException) -> None:
     """Note that something of a package is left out; the first reason counts."""
-    dist = point.dist
-    package = f"{dist.name} {dist.version}" if dist is not None else point.value
-    problem = Problem(point.group, point.name, package, reason_of(why))
-    _PROBLEMS.setdefault((point.group, point.name), problem)
+    note_problems([Problem(point.group, point.name, package_of(point), reason_of(why))])
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the package of an entry point, with its version."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
 
 
 def reason_of(why: str | BaseException) -> str:
     """Return a reason in words: what was raised, and what it says."""
-    if isinstance(why, SystemExit):
+    if isinstance(why, ForeignFailure):
+        why = str(why)
+    elif isinstance(why, SystemExit):
         why = f"it ended the process with {why.code!r}"
     elif isinstance(why, BaseException):
         try:

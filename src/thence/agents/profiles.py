@@ -13,10 +13,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache, reduce
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -30,16 +31,17 @@ from thence.agents.packages import (
     note_problem,
     others_offer,
 )
-from thence.errors import BadConfig, NotReadable
+from thence.errors import BadConfig
 from thence.format.records import JSON
+from thence.format.tools import BUILT_IN, Toolbox
 
 if TYPE_CHECKING:
     from datetime import datetime
     from importlib.metadata import EntryPoint
 
-    from thence.agents import Source
+    from thence.agents import Machine, Source
+    from thence.agents.guard import GuardedAdapter
     from thence.agents.handoffs import HandoffWriter
-    from thence.agents.samples import Machine
     from thence.format.facts import Block, Fact
     from thence.format.readout import Record
 
@@ -76,6 +78,17 @@ class BriefHook(msgspec.Struct, frozen=True):
     """How long the agent waits at most, in the agent's own unit."""
     after_compaction: bool = True
     """The event comes after a compaction too."""
+
+
+USUAL_EVENTS = (
+    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact", "Notification", "Stop"),
+    "SessionEnd",
+)
+"""Of the nine events that every version of Claude Code knows, and others after it. An older client
+that meets one it does not know drops the whole file. The two around each tool call are left out:
+the log is written without them, and they would cost a process per call."""
+SILENT_EVENTS = tuple(event for event in USUAL_EVENTS if event != "Notification")
+"""Those of clients that know no notification."""
 
 
 class HookFile(msgspec.Struct, frozen=True):
@@ -143,6 +156,21 @@ class ToolForm(msgspec.Struct, frozen=True):
     arguments: dict[str, str]
     more: dict[str, JSON] = {}
     """Arguments that a call must have besides."""
+
+
+class OldSessions(msgspec.Struct, frozen=True):
+    """Where other versions of a client, or its successor, leave sessions that are not read."""
+
+    pattern: str
+    """Names of folders and of a file below a root of the agent; each may have stars."""
+    versions: str
+    """Who wrote them: "versions before 0.40"."""
+    folders: tuple[str, ...] = ()
+    """Further folders below the user's home that the pattern stands in; they may have stars."""
+    variable: str = ""
+    """The variable that names such a folder."""
+    names: Literal["file", "folder"] = "file"
+    """What is named after the session."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -226,6 +254,8 @@ class Profile(msgspec.Struct, frozen=True):
     """The function that finds an output kept beside the log, by its place."""
     sample: str = ""
     """The function that writes made-up sessions, by its place."""
+    older: tuple[OldSessions, ...] = ()
+    """Where versions that are not read left sessions: these are counted and named."""
 
     def resume_command(self, session: str) -> list[str]:
         """Return the command line that resumes a session.
@@ -266,6 +296,14 @@ class Profile(msgspec.Struct, frozen=True):
         has_option = self.resume_option and self.prompt_resume_option != ()
         return bool(has_option and self.prompt_words)
 
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folder that its variable names, and the usual ones."""
+        out = [home / place for place in self.usual_folders]
+        if named := env.get(self.home_variable):
+            own = Path(named).expanduser()
+            out.insert(0, own / out[0].name if self.home_is_parent else own)
+        return list(dict.fromkeys(out))
+
     def home_of(self, root: Path) -> str:
         """Return the value that the variable must have for this folder."""
         return str(root.parent if self.home_is_parent else root / self.home_file)
@@ -295,15 +333,15 @@ class Agent:
         name: str,
         profile: Profile,
         *,
-        point: EntryPoint | None = None,
         reader: Adapter | None = None,
+        package: GuardedAdapter | None = None,
     ) -> None:
         self.name = name
         self.profile = profile
-        self._point = point
-        """Where it comes from, if it is another package's."""
-        if reader is not None:
-            self.__dict__["reader"] = self.__dict__["untaught_reader"] = reader
+        self._package = package
+        """What it comes from, if that is another package: its parts are called there."""
+        if reader is not None or package is not None:
+            self.__dict__["reader"] = reader or package
 
     @property
     def label(self) -> str:
@@ -312,26 +350,23 @@ class Agent:
 
     @cached_property
     def reader(self) -> Adapter:
-        """What finds and reads its sessions; from here on its tools are known."""
-        _teach(self.profile)
-        return self.untaught_reader
-
-    @cached_property
-    def untaught_reader(self) -> Adapter:
-        """The same reader; its tools become known by `teach_all`."""
+        """What finds and reads its sessions."""
         made: Adapter = self._load(self.profile.reader)()
         return made
 
     @property
     def writer(self) -> HandoffWriter | None:
         """What writes a session that comes from another agent."""
-        made: HandoffWriter | None = self._load(self.profile.handoff)
+        place = self.profile.handoff
+        if self._package is not None and place:
+            return self._package.writer(place)
+        made: HandoffWriter | None = self._load(place)
         return made
 
     @property
     def side_file(self) -> SideFile | None:
         """What finds an output that lies beside the log."""
-        find: SideFile | None = self._load(self.profile.side_file)
+        find: SideFile | None = self._load(self.profile.side_file, str | None)
         return find
 
     @property
@@ -363,6 +398,14 @@ class Agent:
         named = any(name in env for name in self.profile.variables)
         return named or any((home / place).is_dir() for place in self.profile.usual_folders)
 
+    def old_folders(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folders beside its own in which old sessions of it lie."""
+        named = [env.get(old.variable, "") for old in self.profile.older]
+        out = [Path(folder).expanduser() for folder in named if folder]
+        for place in (place for old in self.profile.older for place in old.folders):
+            out += sorted(home.glob(place)) if "*" in place else [home / place]
+        return [path for path in out if path.is_dir()]
+
     def unknown_records(self, facts: Iterable[Fact | Record]) -> Counter[str]:
         """Count the records that are kept and were not understood, by type."""
         unknown: Counter[str] = Counter()
@@ -377,22 +420,11 @@ class Agent:
         parts = (re.escape(name).replace(r"\*", ".*") for name in self.profile.records)
         return re.compile("|".join(parts))
 
-    def ask(self, part: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a part of the agent gives; a part of another package may fail in any way."""
-        if self._point is None:
-            return part(*arguments)
-        try:
-            with foreign():
-                return part(*arguments)
-        except ForeignFailure as error:
-            note_problem(self._point, str(error))
-            raise NotReadable(
-                f"the package of {self.name} failed: {error}",
-                hint="update or uninstall its package",
-            ) from error
-
-    def _load(self, place: str) -> Any:
-        return self.ask(_object_at, place) if place else None
+    def _load(self, place: str, gives: Any = Any) -> Any:
+        """Return a part by its place; what one of another package gives is checked."""
+        if not place or self._package is None:
+            return object_at(place) if place else None
+        return self._package.part(place, gives)
 
 
 def _is_kept_only(fact: Fact | Record) -> bool:
@@ -400,7 +432,8 @@ def _is_kept_only(fact: Fact | Record) -> bool:
     return bool(fact.blocks) and all(block.kind == "lifecycle" for block in fact.blocks)
 
 
-def _object_at(place: str) -> Any:
+def object_at(place: str) -> Any:
+    """Return what a place names: `package.module:object`."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
@@ -418,18 +451,14 @@ def agents() -> dict[str, Agent]:
 
 
 class LazyReaders(Mapping[str, Adapter]):
-    """The readers of all agents, each imported when it is asked for.
-
-    Who puts sessions together with them calls `teach_all` first: calls are judged by the tools of
-    all agents, and must not depend on which of them were imported.
-    """
+    """The readers of all agents, each imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Adapter:
         """Return the reader of an agent."""
         agent = agent_of(name)
         if agent is None:
             raise KeyError(name)
-        return agent.untaught_reader
+        return agent.reader
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is such an agent."""
@@ -445,11 +474,23 @@ class LazyReaders(Mapping[str, Adapter]):
         return len(_folders()) + len(_others())
 
 
-@cache
-def teach_all() -> None:
-    """Let the tools of all agents be known, in one order, whichever readers are imported."""
-    for agent in agents().values():
-        _teach(agent.profile)
+def toolbox() -> Toolbox:
+    """Return the names of tools by which calls are judged here: those of all that is installed."""
+    return toolbox_of(tuple(agents().values()))
+
+
+@lru_cache(maxsize=1)
+def toolbox_of(known: tuple[Agent, ...]) -> Toolbox:
+    """Return the names of tools of some agents, whichever readers are imported.
+
+    Those of our agents count in the sessions of all, as they hand sessions to each other; those of
+    another package in the sessions of its agent alone, so that it changes nobody else's.
+    """
+    ours = (agent.profile for agent in known if agent.name in _folders())
+    everybody = reduce(_add_names, ours, BUILT_IN)
+    own = {a.name: _add_names(everybody, a.profile) for a in known if a.name not in _folders()}
+    names = frozenset(agent.name for agent in known)
+    return msgspec.structs.replace(everybody, own=MappingProxyType(own), agents=names)
 
 
 def label_of(name: str) -> str:
@@ -524,33 +565,23 @@ def _others() -> dict[str, Agent]:
 
 
 def _foreign(point: EntryPoint) -> Agent:
-    """Return the agent of another package; raises whatever is wrong with it.
-
-    The entry point names a `Profile`, or, as in earlier versions, the class of a reader.
-    """
+    """Return the agent of another package; raises whatever is wrong with it."""
     from thence.agents.guard import GuardedAdapter
 
-    there = point.load()
-    is_profile = isinstance(there, Profile)
-    made = (_object_at(there.reader) if is_profile else there)()
-    if not isinstance(made, Adapter) or not isinstance(made.name, str):
-        raise TypeError("its reader lacks a method of the protocol; see docs/writing-agents.md")
-    if is_profile and made.name != point.name:
-        raise TypeError(f"its entry point is called {point.name}, its reader {made.name}")
-    profile = msgspec.convert(msgspec.to_builtins(there), Profile) if is_profile else None
-    reader = GuardedAdapter(made, point)
-    agent = Agent(made.name, profile or Profile(label=made.name), point=point, reader=reader)
-    _teach(agent.profile)
-    return agent
+    package = GuardedAdapter(point)
+    name = package.name
+    known = package.profile
+    profile = msgspec.convert(known, Profile) if known is not None else Profile(label=name)
+    return Agent(name, profile, package=package)
 
 
-def _teach(profile: Profile) -> None:
-    """Let the tools of an agent be known wherever calls are looked at."""
-    from thence.format import todos, tools
-
+def _add_names(toolbox: Toolbox, profile: Profile) -> Toolbox:
+    """Return the names of tools with those of an agent."""
     arguments = [pair for form in profile.forms.values() for pair in form.arguments.items()]
-    commands = [name for what, name in arguments if what == "command"]
-    paths = [name for what, name in arguments if what == "path"]
-    tools.learn(profile.tools, commands=commands, paths=paths)
-    if (form := profile.forms.get("todos")) is not None:
-        todos.learn(form.tool, form.arguments["items"])
+    form = profile.forms.get("todos")
+    return toolbox.with_names(
+        profile.tools,
+        commands=[name for what, name in arguments if what == "command"],
+        paths=[name for what, name in arguments if what == "path"],
+        lists={form.tool: form.arguments["items"]} if form is not None else {},
+    )

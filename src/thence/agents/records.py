@@ -6,22 +6,23 @@ Everything takes values of any shape and never raises.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, ClassVar
 
 from thence import system
-from thence.agents import AgentPrompt, File, Live, Mark, Source, files
-from thence.format import tools
-from thence.format.codec import RawRecord
+from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
+from thence.agents.profiles import agents, object_at
+from thence.format.codec import RawRecord, accept_any
 from thence.format.codec import objects as decode_lines
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, count, text_of, time_text, word
+from thence.format.records import JSON, Usage, count, parse_json, text_of, time_text, word
+from thence.format.tools import BUILT_IN
 
 Record = dict[str, JSON]
 
@@ -36,6 +37,9 @@ _MILLISECONDS_ABOVE = 10**11  # as seconds this is the year 5138
 class LineReader:
     """The records of one file; each reader adds `facts`."""
 
+    carries: ClassVar[tuple[str, ...]] = ()
+    """What later records need to know: names of attributes, without the underscore."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         """Continue where the mark stands."""
         self._session = source.session
@@ -44,8 +48,9 @@ class LineReader:
         self._carried: Record = mark.carry if isinstance(mark.carry, dict) else {}
 
     def carry(self) -> JSON:
-        """Return what later records need to know: nothing, unless a reader says otherwise."""
-        return None
+        """Return what later records need to know, as far as it says anything."""
+        known = {name: copy(getattr(self, f"_{name}")) for name in self.carries}
+        return {name: value for name, value in known.items() if value} or None
 
     def _name(self, entry: RawRecord) -> str:
         return line_name(self._file.key, entry.raw)
@@ -68,7 +73,34 @@ class LineReader:
 
 
 class QuietAgent:
-    """The parts of an adapter whose agent has no list of running sessions and deletes nothing."""
+    """The parts of an adapter that most agents share: its folders, and the reading of its logs.
+
+    The agent has no list of running sessions and deletes nothing, unless a reader says otherwise.
+    """
+
+    name: str
+    opens = ""
+    """The place of what reads a file. Beside it stands `is_record`, if lines may be damaged."""
+
+    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
+        """Return the folder that its variable names, and the usual ones."""
+        return agents()[self.name].profile.roots(home, env)
+
+    def find(self, root: Path) -> Iterator[Source]:
+        """Yield all sessions; each reader says how."""
+        raise NotImplementedError
+
+    def holder(self, root: Path | None, path: Path) -> Source | None:
+        """Return the session below a root that a file belongs to."""
+        sources = self.find(root) if root is not None else iter(())
+        matches = (s for s in sources if any(file.path == str(path) for file in s.files))
+        return next(matches, None)
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor."""
+        module, _, _ = self.opens.partition(":")
+        is_record = getattr(import_module(module), "is_record", accept_any)
+        return files.read(source, cursor, object_at(self.opens), is_record=is_record)
 
     def live(self, _root: Path) -> Iterator[Live]:
         """Return no session: the agent does not list running ones."""
@@ -101,6 +133,11 @@ def objects(value: JSON) -> list[Record]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def integer_of(value: JSON) -> int | None:
+    """Return a whole number, as of an exit code; None for anything else, truths among it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def moment(value: JSON) -> str | None:
     """Return a time as text: as it is, or from seconds or milliseconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -112,11 +149,9 @@ def parse_arguments(arguments: JSON) -> JSON:
     """Return the arguments of a call, parsed if they are JSON in a text."""
     if not isinstance(arguments, str) or arguments.lstrip()[:1] not in ("{", "["):
         return arguments
-    try:
-        return msgspec.json.decode(arguments)
-    except (ValueError, RecursionError):
-        # Models write arguments that are no JSON; shown as they are.
-        return arguments
+    # Models write arguments that are no JSON; shown as they are.
+    value = parse_json(arguments)
+    return arguments if value is None else value
 
 
 def usage_with_cache(
@@ -128,6 +163,16 @@ def usage_with_cache(
     cached = min(count(read), total)
     stored = min(count(written), total - cached)
     return Usage(total - cached - stored, output, stored, cached)
+
+
+def usage_beside_cache(value: JSON, names: Sequence[str]) -> Usage | None:
+    """Return a usage of a writer whose input count leaves the cache out; None for no object.
+
+    The names are those of input, output, and what the cache was given and gave.
+    """
+    if not isinstance(value, dict):
+        return None
+    return Usage(*(count(value.get(name)) for name in names))
 
 
 # -- blocks ---------------------------------------------------------------------------------
@@ -165,7 +210,14 @@ def thought(words: str) -> Block:
 
 def call(tool: str, arguments: JSON, name: str | None) -> Block:
     """Return a tool call."""
-    return Block("tool_call", "assistant", tools.summary(tool, arguments), arguments, tool, name)
+    return Block("tool_call", "assistant", "", arguments, tool, name)
+
+
+def line_of(block: Block) -> str:
+    """Return the line of a block that is told once more, as a note."""
+    if block.kind != "tool_call":
+        return block.summary
+    return BUILT_IN.judge(block.tool or "", block.payload)[1]
 
 
 def result(content: JSON, name: str | None, tool: str | None, *, failed: bool | None) -> Block:
@@ -189,23 +241,13 @@ def linked_image(part: Record) -> Record:
 # -- files ----------------------------------------------------------------------------------
 
 
-def first_records(path: str) -> list[Record]:
+def first_records(
+    path: str, head_bytes: int = HEAD_BYTES, lines: int = _MAX_HEAD_LINES
+) -> list[Record]:
     """Return the first few objects of a log, whoever wrote it."""
-    start = files.start_of(path, HEAD_BYTES)
-    if not start:
-        return []
-    lines = start.split(b"\n", _MAX_HEAD_LINES)
-    if len(start) == HEAD_BYTES:
-        lines = lines[:-1]  # the last one may be cut
-    out: list[Record] = []
-    for line in lines[:_MAX_HEAD_LINES]:
-        try:
-            value = msgspec.json.decode(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            out.append(value)
-    return out
+    start = files.start_of(path, head_bytes) or b""
+    # The last one may be cut, and is none then.
+    return objects([parse_json(line) for line in start.split(b"\n", lines)[:lines]])
 
 
 def lines_of(path: str) -> Iterator[Record]:
@@ -240,13 +282,19 @@ def _seconds(time: JSON) -> float | None:
 
 def _process_start(pid: int) -> float | None:
     """Return when a process began, in seconds since 1970; None where the system does not say."""
+    ticks = start_ticks(pid)
     try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-        system = Path("/proc/stat").read_bytes()
+        boot_s = int(Path("/proc/stat").read_bytes().partition(b"\nbtime ")[2].split()[0])
+        return None if ticks is None else boot_s + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process began, as its system counts; None where that does not say."""
+    try:
         # Field 22. The name before it may hold blanks and brackets: counted from the last bracket.
-        ticks = int(status.rpartition(b")")[2].split()[19])
-        boot_s = int(system.partition(b"\nbtime ")[2].split()[0])
-        return boot_s + ticks / os.sysconf("SC_CLK_TCK")
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -256,10 +304,17 @@ def subfolders(folder: Path) -> list[Path]:
     return [Path(entry.path) for entry in files.folders_in(str(folder))]
 
 
-def roots_of(home: Path, env: Mapping[str, str], variable: str, usual: str) -> list[Path]:
-    """Return the folder that a variable names, and the usual one below the home."""
-    named = env.get(variable)
-    return list(dict.fromkeys([*([Path(named).expanduser()] if named else []), home / usual]))
+def folder_above(path: Path, *names: str, steps: int = 5) -> Path | None:
+    """Return the folder that holds the folder of such a name in which a file lies, some way up."""
+    return next((above.parent for above in path.parents[:steps] if above.name in names), None)
+
+
+def add_log(own: dict[str, File], file: File, folder: str) -> None:
+    """Add a file under its key; one of another folder with the same key stands beside it."""
+    key = file.key
+    while key in own:
+        key = f"{key}@{folder}"
+    own[key] = file if key == file.key else File(file.path, key, file.channel, file.is_document)
 
 
 def named_sources(adapter: str, logs: Iterable[tuple[str, str]], root: str) -> Iterator[Source]:
@@ -271,9 +326,6 @@ def named_sources(adapter: str, logs: Iterable[tuple[str, str]], root: str) -> I
     for session, path in logs:
         own = sessions.setdefault(session, {})
         folder, name = os.path.split(path)
-        key = name.removesuffix(".jsonl")
-        while key in own:
-            key = f"{key}@{Path(folder).name}"
-        own[key] = File(path, key)
+        add_log(own, File(path, name.removesuffix(".jsonl")), folder.rpartition(os.sep)[2])
     for session, own in sorted(sessions.items()):
         yield Source(adapter, session, tuple(own[key] for key in sorted(own)), root)

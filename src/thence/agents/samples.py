@@ -14,21 +14,14 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
+from thence.agents import Machine as Machine  # noqa: PLC0414 - samples of others ask here
 from thence.agents.handoffs import HandoffHistory
+from thence.agents.profiles import ToolForm, agents
 
 Record = dict[str, Any]
-
-
-class Machine(NamedTuple):
-    """Where an agent of the made-up machine works."""
-
-    home: Path
-    """The folder in which the agent keeps its sessions."""
-    work: Path
-    """The folder of the projects."""
 
 
 class SampleClock:
@@ -151,10 +144,21 @@ class SampleHistory(NamedTuple):
         """Return when it began."""
         return self.messages[0].at
 
+    def bills(self) -> Iterator[SampleTokens]:
+        """Yield what each request took."""
+        yield from (message.tokens for message in self.messages if message.tokens is not None)
+
     def total(self) -> SampleTokens:
         """Return what all requests took."""
-        bills = [message.tokens for message in self.messages if message.tokens is not None]
-        return SampleTokens(*(sum(column) for column in zip(*bills, strict=True)))
+        return SampleTokens(*(sum(column) for column in zip(*self.bills(), strict=True)))
+
+    def results(self) -> dict[str, SampleMessage]:
+        """Return the messages with results, by the ids of their calls."""
+        return {
+            message.content[0]["tool_use_id"]: message
+            for message in self.messages
+            if message.content[0]["type"] == "tool_result"
+        }
 
 
 _TEST = "python3 -m pytest -q"
@@ -245,11 +249,12 @@ def history(
     story: str,
     machine: Machine,
     start: datetime,
-    call: Callable[[SampleStep], tuple[str, Record]],
+    call: Callable[[SampleStep], tuple[str, Record]] | None = None,
 ) -> SampleHistory:
-    """Return a story as messages; `call` names the tool and the arguments of a step."""
+    """Return a story as messages; `call` names the tool of a step, else the agent's forms do."""
     project, title, turns = STORIES[story]
     clock, name = SampleClock(start), f"{agent}/{story}"
+    call = call or _by_forms(agents()[agent].profile.forms)
     messages: list[SampleMessage] = []
     exit_codes: dict[str, int] = {}
     tools: dict[str, str] = {}
@@ -279,23 +284,7 @@ def history(
     return SampleHistory(made_id(name), project, cwd, title, messages, exit_codes, tools)
 
 
-class Form(Protocol):
-    """A tool of an agent, as its profile has it."""
-
-    @property
-    def tool(self) -> str:
-        """Its name."""
-
-    @property
-    def arguments(self) -> dict[str, str]:
-        """The names of its arguments by what they hold."""
-
-    @property
-    def more(self) -> dict[str, Any]:
-        """Arguments that a call must have besides."""
-
-
-def by_forms(forms: Mapping[str, Form]) -> Callable[[SampleStep], tuple[str, Record]]:
+def _by_forms(forms: Mapping[str, ToolForm]) -> Callable[[SampleStep], tuple[str, Record]]:
     """Return what names the tool of a step by the forms of an agent."""
 
     def call(step: SampleStep) -> tuple[str, Record]:
@@ -321,6 +310,10 @@ def _as_command(step: SampleStep) -> str:
     if step.form == "write":
         return f"printf {shlex.quote(step.values['content'])} > {path}"
     return f"cat {path}"
+
+
+_HANDED = ("handedFrom", "thenceHandoff", "forkedFrom")
+"""Where a record says that its session comes from another agent."""
 
 
 class PacedHistory(HandoffHistory, frozen=True):
@@ -353,13 +346,16 @@ def handoff_history_of(
     )
 
 
-def put_documents(
+def written_logs(
     home: Path, files: Mapping[str, list[Record]]
 ) -> Iterator[tuple[Path, list[Record]]]:
-    """Write the documents among the files of a handoff; yield the logs, to add what they lack."""
+    """Write the files of a handoff as the client's own; yield the logs, to add what they lack."""
     for name, records in files.items():
         path = home / name
         if name.endswith(".jsonl"):
+            for holder in (part for record in records for part in (record, record.get("data", {}))):
+                for mark in _HANDED:
+                    holder.pop(mark, None)
             yield path, records
         else:
             path.parent.mkdir(parents=True, exist_ok=True)

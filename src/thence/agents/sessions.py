@@ -15,11 +15,14 @@ from pathlib import Path
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Source, adapters
+from thence.agents.profiles import toolbox
 from thence.agents.row_sources import sources_at
+from thence.agents.unread import Notes
 from thence.errors import NotReadable, SessionNotFound
 from thence.format import codec, lineage
 from thence.format.facts import COPIES_OF, Base, Edge, Fact
 from thence.format.nodes import PREVIOUS
+from thence.format.outcomes import add_effects
 from thence.format.records import Notice, Skipped
 from thence.format.session_graph import AncestorFacts, SessionGraph
 
@@ -53,9 +56,13 @@ def load(
     """
     known = adapters() if known is None else known
     check_readable(path)
-    match = find_source(path, known, uid)
+    notes = Notes()
+    with notes.taken():
+        match = find_source(path, known, uid)
     if match is not None:
         return load_source(*match, elsewhere)
+    if notes.unread:
+        raise NotReadable(f"{path} is not read: {notes.unread[0].why}", hint="thence doctor")
     if uid is not None and path.is_file():  # nothing of it is left, or of all that were in it
         raise _missing_error(uid, path)
     names = ", ".join(sorted(known)) or "no agent"
@@ -139,7 +146,7 @@ class Generation(msgspec.Struct):
 
 def load_source(adapter: Adapter, source: Source, elsewhere: Find | None = None) -> LoadedSession:
     """Read one session, and as many ancestors as its messages need."""
-    events, batch = read_all(adapter, source)
+    events, batch = _read(adapter, source)
     notices = list(batch.notices)
     own = Generation(source.uid, _claim_copied(adapter, source, events, notices), batch.torn)
     beside = _finder(adapter, source)
@@ -166,7 +173,7 @@ def _claim_copied(
     if parent is None:
         notices.append(Notice("lineage unresolved", f"starts with copies of {owner}, not found"))
         return events
-    return lineage.claim_copies(events, owner, read_all(adapter, parent)[0])
+    return lineage.claim_copies(events, owner, _read(adapter, parent)[0])
 
 
 Find = Callable[[Generation, Base], Generation | None]
@@ -184,7 +191,7 @@ def _finder(adapter: Adapter, source: Source) -> Find:
         ancestor = _find_ancestor(beside, base)
         if ancestor is None:
             return None
-        events, batch = read_all(adapter, ancestor)
+        events, batch = _read(adapter, ancestor)
         return Generation(ancestor.uid, events, batch.torn)
 
     return find
@@ -237,7 +244,7 @@ def join_generations(generations: Sequence[Generation]) -> SessionGraph:
 
 
 def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
-    """Read all of a session; the batch sums up what was found on the way."""
+    """Read all of a session as its agent tells it; the batch sums up what was found on the way."""
     events: list[Fact] = []
     total = Batch([], [], Cursor(), notices=[])
     done = False
@@ -251,6 +258,13 @@ def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
         total.torn = batch.torn
         done = batch.done or batch.cursor == total.cursor
         total.cursor = batch.cursor
+    return events, total
+
+
+def _read(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
+    """Read all of a session, with what its calls do."""
+    events, total = read_all(adapter, source)
+    add_effects(events, toolbox().of(source.adapter))
     return events, total
 
 

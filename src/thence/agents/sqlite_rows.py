@@ -7,6 +7,12 @@ without asking the system, and the index of the log is kept in memory, so that n
 both files before and after: an answer that may mix two states is thrown away and asked for again.
 Pages are read as they are needed: a large database costs no more than the rows that are asked for.
 
+What a database says of itself is hostile: only tables are read, never a view or a virtual table,
+and a question has a limit of time, of the length of a value and of memory (`query`). Pages may lead
+to the same rows again and again: a table that gives more than its file holds is damaged. One
+question that takes too long is the last for that database, until somebody writes to it. A row
+whose text is not UTF-8 costs itself.
+
 `read` is for rows what `files.read` is for lines. A `RowLog` says which rows of a session are new
 and what they say; the cursor, the limits and what was rewritten are taken care of here. Nothing in
 a database raises: one that cannot be read is a skip with its reason.
@@ -19,6 +25,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
 import apsw
@@ -37,7 +44,7 @@ from thence.agents.files import (
 from thence.agents.marks import mark_of
 from thence.format.codec import LINE_LIMIT, TOO_LONG, RawRecord
 from thence.format.facts import Fact
-from thence.format.records import JSON, Notice, Place, Skipped
+from thence.format.records import JSON, Notice, Place, Skipped, count
 
 # Each try may meet another write; what cannot be read now, the next sweep reads.
 MAX_TRIES: Final = 5
@@ -46,11 +53,21 @@ MAX_WAL_BYTES: Final = 1 << 30
 """Longest write-ahead log that is read."""
 MAX_QUERY_S: Final = 20.0
 """How long one question may take."""
+MAX_HEAP_BYTES: Final = LINE_LIMIT + (16 << 20)
+"""What SQLite may take for a question beyond what it had: a value of the longest, and its pages."""
+NOT_UTF8: Final = "its text is not UTF-8"
+"""Why a row is left out."""
+MIN_ROW_BYTES: Final = 6
+"""What a row takes at least: its place in a page, two lengths, its number, a type."""
+MAX_LETTERS_PER_BYTE: Final = 3
+"""How much longer a number may be as text than it is in a row."""
 MAX_IDLE_S: Final = 5.0  # a connection keeps files open that the agent may want to replace
 """How long an open database waits for the next question."""
 
 _BUSY_REASON: Final = "it is being written; it is read again later"
 _JOURNAL_REASON: Final = "a change of it was not finished; its client mends that"
+PASSING: Final = (_BUSY_REASON, _JOURNAL_REASON)
+"""Why a database is not read now; for any other reason it is not, until somebody writes to it."""
 _SETTLED_NS: Final = 20_000_000  # file times advance in steps: a younger one may hide a write
 _STEPS_PER_TIME_CHECK: Final = 100_000  # of SQLite's machine between two looks at the clock
 _WAL_HEADER_BYTES: Final = 32  # bytes of a write-ahead log that change when it begins anew
@@ -214,17 +231,22 @@ class Database:
         self._until = time.monotonic() + MAX_QUERY_S
         self._sql.set_progress_handler(self._is_late, _STEPS_PER_TIME_CHECK)
         self._sql.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-        # Views and defaults of a strange schema call no function that could do harm.
+        self._sql.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_HEAP_BYTES)
+        self._sql.authorizer = _authorize
+        # Defaults of a strange schema call no function that could do harm.
         self._sql.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self._columns: dict[str, frozenset[str]] = {}
         self._has_begun = False
+        self._undecoded = 0
 
     def _open_wal(self) -> tuple[_Bytes, bytes]:
         try:
             handle = open_regular(f"{self.path}-wal")
         except FileNotFoundError:  # in another journal mode, or all of it was checkpointed
             return _Bytes(None, 0), b""
+        except OSError as error:
+            raise UnreadableError(f"its write-ahead log: {reason_of(error)}") from error
         self._handles.append(handle)
         size = os.fstat(handle).st_size
         if size > MAX_WAL_BYTES:
@@ -253,11 +275,30 @@ class Database:
         return time.monotonic() > self._until
 
     def columns(self, table: str) -> frozenset[str]:
-        """Return the columns of a table; none if there is no such table."""
+        """Return the columns of a table; none if there is no such table.
+
+        Those that are computed are left out. Raises UnreadableError for what only looks like one.
+        """
         if table not in self._columns:
+            for (kind,) in self.ask("SELECT type FROM pragma_table_list(?)", table):
+                if kind != "table":
+                    raise UnreadableError(f"{table} is a {kind}, not a table")
             rows = self.ask("SELECT name FROM pragma_table_info(?)", table)
             self._columns[table] = frozenset(str(name) for (name,) in rows)
         return self._columns[table]
+
+    def require(self, table: str, *names: str) -> None:
+        """Raise UnreadableError if a table is missing without which there can be no session.
+
+        A database without any table is one that its client has only begun.
+        """
+        if not self.has_columns(table, names) and any(self.ask("SELECT 1 FROM sqlite_schema")):
+            raise UnreadableError(f"has no table {table} that is known")
+
+    def take_undecoded(self) -> int:
+        """Return how many rows were left out since this was asked, as their text is not UTF-8."""
+        number, self._undecoded = self._undecoded, 0
+        return number
 
     def has_columns(self, table: str, names: Iterable[str]) -> bool:
         """Return whether a table is there with these columns."""
@@ -289,7 +330,18 @@ class Database:
             for name in names
         ]
         # Names are ours, and those of the file are only compared with them.
-        return self.ask(f"SELECT {size}, {', '.join(cells)} FROM {table} {rest}", *values)  # noqa: S608
+        rows = self.ask(f"SELECT {size}, {', '.join(cells)} FROM {table} {rest}", *values)  # noqa: S608
+        return self._limited(rows)
+
+    def select_once(self, table: str, names: Sequence[str]) -> Iterator[tuple[JSON, ...]]:
+        """Yield columns of the rows of a table as `select` does, the first of which is its key."""
+        seen: set[JSON] = set()
+        for cells in self.select(table, names, f"WHERE {names[0]} IS NOT NULL"):
+            if cells[0] in seen:
+                raise apsw.CorruptError(f"{table} has a key twice")
+            if cells[0] is not None:  # it is too long
+                seen.add(cells[0])
+            yield cells
 
     def ask(self, sql: str, *values: str | float | None) -> Iterator[tuple[JSON, ...]]:
         """Yield the rows that answer a question."""
@@ -299,7 +351,28 @@ class Database:
             for pragma in ("locking_mode=EXCLUSIVE", "temp_store=MEMORY", "cell_size_check=ON"):
                 self._sql.execute(f"PRAGMA {pragma}").fetchall()
             self._has_begun = True
-        return iter(self._sql.execute(sql, values))
+        return self._decoded(self._sql.execute(sql, values))
+
+    def _decoded(self, rows: Iterator[tuple[JSON, ...]]) -> Iterator[tuple[JSON, ...]]:
+        """Yield rows, without those that are not text where they should be."""
+        while True:
+            try:
+                row = next(rows, None)
+            except UnicodeDecodeError:
+                self._undecoded += 1
+                continue
+            if row is None:
+                return
+            yield row
+
+    def _limited(self, rows: Iterator[tuple[JSON, ...]]) -> Iterator[tuple[JSON, ...]]:
+        """Yield rows, the size of each first, as long as the files can hold them."""
+        left = self.main.xFileSize() + self.wal.xFileSize()
+        for cells in rows:
+            left -= MIN_ROW_BYTES + count(cells[0]) // MAX_LETTERS_PER_BYTE
+            if left < 0:
+                raise apsw.CorruptError("it gives more than it holds")
+            yield cells
 
     def is_same(self) -> bool:
         """Return whether neither file changed so that an answer may mix two states.
@@ -346,15 +419,20 @@ def query(path: str, ask: Callable[[Database], T]) -> T:
         database = _open_database(path)
         is_good = False
         try:
-            out = ask(database)
+            with _bounded_heap():
+                out = ask(database)
             is_good = database.is_same()
             if is_good:
                 return out
             why = _BUSY_REASON
-        except apsw.Error as error:
+        except (apsw.Error, MemoryError) as error:
             if database.is_same():
-                why = _JOURNAL_REASON if database.has("-journal") else _why(error)
-                break
+                if database.has("-journal"):
+                    raise UnreadableError(_JOURNAL_REASON) from error
+                unreadable = _unreadable(error)
+                if isinstance(error, apsw.InterruptError):
+                    _last.given_up[path] = database.known_by, str(unreadable)
+                raise unreadable from error
             why = _BUSY_REASON
         finally:
             if is_good:
@@ -364,11 +442,36 @@ def query(path: str, ask: Callable[[Database], T]) -> T:
     raise UnreadableError(why)
 
 
+_bounded = 0
+"""Questions that are asked now, by all threads."""
+
+
+@contextmanager
+def _bounded_heap() -> Iterator[None]:
+    """Let SQLite take only so much more memory: it knows one limit for all of the process."""
+    global _bounded  # noqa: PLW0603 - as the limit is
+    with _lock:
+        if not _bounded:
+            apsw.hard_heap_limit(apsw.memory_used() + MAX_HEAP_BYTES)
+        _bounded += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _bounded -= 1
+            if not _bounded:
+                apsw.hard_heap_limit(0)
+
+
 class _Last(threading.local):
     """The database that a thread looked at last: a sweep reads its sessions one after the other."""
 
     database: Database | None = None
     used = 0.0
+
+    def __init__(self) -> None:
+        self.given_up: dict[str, tuple[str, str]] = {}
+        """Stamp of each database of which a question took too long, and the reason, by path."""
 
 
 _last = _Last()
@@ -377,6 +480,9 @@ _last = _Last()
 def _open_database(path: str) -> Database:
     """Return a database to ask: the last one if it is that and nothing was written since."""
     stamp = stamp_of(path)
+    given_up = _last.given_up.get(path)
+    if given_up is not None and given_up[0] == stamp:
+        raise UnreadableError(given_up[1])
     last, _last.database = _last.database, None
     if last is not None:
         is_young = time.monotonic() - _last.used < MAX_IDLE_S
@@ -388,8 +494,8 @@ def _open_database(path: str) -> Database:
         database = Database(path, stamp)
     except (OSError, ValueError) as error:
         raise UnreadableError(reason_of(error)) from error
-    except apsw.Error as error:
-        raise UnreadableError(_why(error)) from error
+    except (apsw.Error, MemoryError) as error:
+        raise _unreadable(error) from error
     return database
 
 
@@ -400,14 +506,28 @@ def _wait_for(path: str) -> None:
         time.sleep(young / 1e9)
 
 
-def _why(error: apsw.Error) -> str:
+def _unreadable(error: Exception) -> UnreadableError:
+    """Return why an unchanged database cannot be read."""
     if isinstance(error, apsw.NotADBError):
-        return "not a database"
-    if isinstance(error, apsw.InterruptError):
-        return f"a question took more than {MAX_QUERY_S:.0f} s"
-    if isinstance(error, apsw.CorruptError):
-        return "a damaged database"
-    return f"not read by SQLite: {type(error).__name__.removesuffix('Error')}"
+        why = "not a database"
+    elif isinstance(error, apsw.InterruptError):
+        why = f"a question took more than {MAX_QUERY_S:.0f} s"
+    elif isinstance(error, (MemoryError, apsw.NoMemError, apsw.TooBigError)):
+        why = f"a question took more than {MAX_HEAP_BYTES >> 20} MiB of memory"
+    elif isinstance(error, apsw.CorruptError):
+        why = "a damaged database"
+    elif isinstance(error, (apsw.SQLError, apsw.AuthError)):
+        why = "its tables are not those of a known version"
+    else:
+        why = f"not read by SQLite: {type(error).__name__.removesuffix('Error')}"
+    return UnreadableError(why)
+
+
+def _authorize(
+    _action: int, _first: str | None, _second: str | None, _schema: str | None, inside: str | None
+) -> int:
+    """Refuse what a view asks: what looks like a table of the client's must be one."""
+    return apsw.SQLITE_OK if inside is None else apsw.SQLITE_DENY
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -486,12 +606,15 @@ class _RowReader:
         status = os.lstat(file.path)
         before = self._marks.get(file.key)
         mark = before or mark_of(status, file.path)
-        log = self._open_log(database, self._source, file, mark)
+        source = self._source
+        if file.rows is not None and file.rows.session:
+            source = msgspec.structs.replace(source, session=file.rows.session)
+        log = self._open_log(database, source, file, mark)
         if before is not None and not log.is_known():
             mark = mark_of(status, file.path, generation=before.generation + 1)
             batch.notices.append(Notice(REWRITTEN, file.path))
             batch.events.append(rewritten_fact(file, mark.generation))
-            log = self._open_log(database, self._source, file, mark)
+            log = self._open_log(database, source, file, mark)
         line, offset, rows = mark.line, mark.offset, 0
         for entry in log.rows():
             if entry.place.length <= LINE_LIMIT:
@@ -508,6 +631,10 @@ class _RowReader:
         batch.lines += rows
         if batch.done:
             batch.events += log.final_facts()
+        batch.skipped += [
+            Skipped(line, 0, 0, NOT_UTF8, source=file.path)
+            for _ in range(database.take_undecoded())
+        ]
         made = mark_of(
             status,
             file.path,
@@ -528,13 +655,3 @@ class _RowReader:
 def row(line: int, value: dict[str, JSON], length: int) -> RawRecord:
     """Return a row as records are given to readers."""
     return RawRecord(value, Place(line, line, length), b"")
-
-
-def parse_json(value: JSON) -> JSON:
-    """Return the JSON in a column; None if there is none that makes sense."""
-    if not isinstance(value, (str, bytes)):
-        return None
-    try:
-        return msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        return None

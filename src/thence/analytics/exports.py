@@ -30,6 +30,7 @@ import zstandard
 from thence import system
 from thence.analytics.tables import SCHEMA_VERSION, TABLES, Day
 from thence.errors import BadConfig, NotAppendable
+from thence.memory.packs import unpack_frame
 from thence.memory.store import StoreLocked, SweepEntry
 from thence.team.objects import BackendError, Bucket, ObjectAbsent, shelf_at
 
@@ -135,7 +136,7 @@ def unpack_state(name: str, body: bytes | None) -> State | None:
     """Read a state; None when it is not what its name says."""
     if body is None or name != f"_state-{hash_of(body)}.json.zst":
         return None
-    encoded = zstandard.ZstdDecompressor().decompress(body, max_output_size=_STATE_BYTES)
+    encoded = unpack_frame(body, _STATE_BYTES)
     return msgspec.json.decode(encoded, type=State)
 
 

@@ -24,9 +24,11 @@ from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
-from thence.memory.labels import add_labels, labels_of
+from thence.memory.labels import labels_of
 from thence.memory.notes import Note, note_events
+from thence.memory.recall import with_lineage
 from thence.memory.rows import clean
+from thence.memory.session_status import turn_now
 from thence.memory.store import Filter, SessionRow, Store
 
 SCHEMA_VERSION: Final = 3
@@ -97,6 +99,15 @@ _TOKENS = (
     ExportColumn("cache_write_tokens", COUNT, "tokens written into the cache"),
     ExportColumn("cache_read_tokens", COUNT, "tokens read from the cache"),
 )
+_UNPRICED = ExportColumn(
+    "unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"
+)
+_OUTCOME = ExportColumn("outcome", TEXT, "success, fail, abandoned, waiting, unknown")
+_TASK = ExportColumn("task", TEXT, "the task it is tied to")
+_TURNS = (
+    ExportColumn("turns", COUNT, "prompts on its own active branch"),
+    ExportColumn("retries", COUNT, "calls made again after they failed"),
+)
 
 TABLES: Final[dict[str, ExportTable]] = {
     "sessions": ExportTable(
@@ -108,7 +119,7 @@ TABLES: Final[dict[str, ExportTable]] = {
             ExportColumn("folder", TEXT, "the folder it worked in", is_spoken=True),
             ExportColumn("branch", TEXT, "branch of the repository", is_spoken=True),
             ExportColumn("domain", TEXT, "as `session_memory.domains` names the project"),
-            ExportColumn("task", TEXT, "the task it is tied to"),
+            _TASK,
             ExportColumn(
                 "title",
                 TEXT,
@@ -119,10 +130,9 @@ TABLES: Final[dict[str, ExportTable]] = {
             ExportColumn("started", MOMENT, "first readable time"),
             ExportColumn("ended", MOMENT, "last readable time"),
             ExportColumn("wall_s", NUMBER, "seconds between the two"),
-            ExportColumn("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
-            ExportColumn("turn", TEXT, "where its last turn stands"),
-            ExportColumn("turns", COUNT, "prompts on the active branch"),
-            ExportColumn("retries", COUNT, "calls made again after they failed"),
+            _OUTCOME,
+            ExportColumn("turn", TEXT, "how its last turn ended: done, interrupted, stopped"),
+            *_TURNS,
             ExportColumn("events", COUNT, "events of its own log, copies and books included"),
             ExportColumn("dead_events", COUNT, "of these on discarded or rolled back branches"),
             ExportColumn("responses", COUNT, "billed model responses"),
@@ -131,9 +141,7 @@ TABLES: Final[dict[str, ExportTable]] = {
             ExportColumn("dead_usd", MONEY, "dollars on discarded branches"),
             ExportColumn("side_usd", MONEY, "dollars of its subagents"),
             ExportColumn("cost_usd", MONEY, "all three"),
-            ExportColumn(
-                "unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"
-            ),
+            _UNPRICED,
             ExportColumn("lower_bound", FLAG, "some usage is missing"),
             ExportColumn("automated", FLAG, "no human prompt"),
             ExportColumn("analysed", FLAG, "fully analysed"),
@@ -190,9 +198,7 @@ TABLES: Final[dict[str, ExportTable]] = {
             ExportColumn("cache_1h_tokens", COUNT, "of the cache writes, those kept for an hour"),
             ExportColumn("web_searches", COUNT, "searches that were billed"),
             ExportColumn("cost_usd", MONEY, "dollars by the price list of that day"),
-            ExportColumn(
-                "unpriced_tokens", COUNT, "tokens without a known price; costs are minimums"
-            ),
+            _UNPRICED,
         ),
     ),
     "digests": ExportTable(
@@ -202,12 +208,11 @@ TABLES: Final[dict[str, ExportTable]] = {
         (
             *_WHOSE,
             ExportColumn("made", MOMENT, "when it was made"),
-            ExportColumn("outcome", TEXT, "success, fail, abandoned, waiting, unknown"),
+            _OUTCOME,
             ExportColumn("confidence", NUMBER, "0 to 1"),
-            ExportColumn("task", TEXT, "the task it is tied to"),
+            _TASK,
             ExportColumn("seconds", NUMBER, "from first to last time"),
-            ExportColumn("turns", COUNT, "prompts on the active branch"),
-            ExportColumn("retries", COUNT, "calls made again after they failed"),
+            *_TURNS,
             ExportColumn("interventions", COUNT, "times a human stepped in"),
             ExportColumn("corrections", COUNT, "corrections by a human that it quotes"),
             ExportColumn("context_peak", COUNT, "largest context, in tokens"),
@@ -281,7 +286,7 @@ def accounts(
     for what in ("digests", "signals", "spend"):
         for entry in store.read_table(what, wanted):
             tables.setdefault(entry["uid"], {}).setdefault(what, []).append(entry)
-    for row in add_labels(list(store.sessions(wanted)), labels_of(notes)):
+    for row in with_lineage(store, list(store.sessions(wanted)), labels_of(notes)):
         yield _account(store, row, tables.get(row.session.session_uid, {}), notes)
 
 
@@ -334,7 +339,7 @@ def _session(row: SessionRow) -> tuple[Any, ...]:
         *map(_text, (session.cwd, session.git_branch, session.domain, session.task_ref)),
         *map(_text, (row.title, session.model)),
         *(_millis(session.started_at), _millis(session.ended_at), cost.wall_clock_s),
-        *(session.outcome, row.turn, cost.turns, cost.retries, row.events),
+        *(session.outcome, turn_now(row.turn, None), cost.turns, cost.retries, row.events),
         row.states.get("dead", 0) + row.states.get("rolled_back", 0),
         spent.responses,
         sum(usage.input_tokens for usage in usages),
@@ -366,10 +371,9 @@ def _by_utc_day(spend: Iterable[JSON]) -> list[JSON]:
 
 
 def _usage(spend: JSON) -> tuple[Any, ...]:
-    names = ("input", "output", "cache_creation", "cache_read", "cache_1h", "searches")
     return (
         *(_text(spend["model"]) or None, spend["place"], spend["responses"]),
-        *(spend.get(name) or 0 for name in names),
+        *(spend.get(name) or 0 for name in _SPENT),
         *(spend["ticks"], spend["unpriced"]),
     )
 

@@ -180,7 +180,9 @@ def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
         empty = ", ".join(f'NULL::{column.type} AS "{column.name}"' for column in columns)
         return f"SELECT NULL::DATE AS day, {empty} WHERE false"
     named = ", ".join(
-        _outcome_now(open_now) if column.name == "outcome" and open_now else f'"{column.name}"'
+        _value_now(column.name, open_now)
+        if column.name in ("outcome", "turn") and open_now
+        else f'"{column.name}"'
         for column in columns
     )
     return (
@@ -189,14 +191,14 @@ def _view(name: str, paths: Sequence[str], open_now: Open) -> str:
     )
 
 
-def _outcome_now(open_now: Open) -> str:
+def _value_now(column: str, open_now: Open) -> str:
     """Return the column that says of open sessions what they do."""
     cases = " ".join(
         f"WHEN list_contains({_list_literal([u for u, how in open_now.items() if how == word])},"
         f" session_uid) THEN '{word}'"
         for word in sorted({*open_now.values()} & {"running", "waiting"})
     )
-    return f"CASE {cases} ELSE outcome END AS outcome" if cases else '"outcome"'
+    return f'CASE {cases} ELSE "{column}" END AS "{column}"' if cases else f'"{column}"'
 
 
 def _list_literal(paths: Sequence[str]) -> str:

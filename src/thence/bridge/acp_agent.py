@@ -21,6 +21,7 @@ from thence.format.records import JSON, text_of
 from thence.format.tools import Effect
 from thence.memory import recall
 from thence.memory.readouts import open_session
+from thence.memory.recall import Clean
 from thence.memory.store import Filter
 
 if TYPE_CHECKING:
@@ -53,10 +54,15 @@ class ArchiveAgent:
         *,
         version: str,
         resume: Callable[[SessionRow], str],
+        clean: Clean,
         label: Callable[[str], str] = str,
     ) -> None:
-        """Get ready; `resume` returns the command that resumes a session, `label` names agents."""
+        """Get ready; `resume` returns the command that resumes a session, `label` names agents.
+
+        What is read from the log of a removed session goes through `clean`.
+        """
         self._store = store
+        self._clean = clean
         self._version = version
         self._resume = resume
         self._label = label
@@ -162,7 +168,7 @@ class ArchiveAgent:
 
     def _load(self, params: Object) -> Iterator[Object]:
         row = self._row(params)
-        session = open_session(self._store, row).session
+        session = open_session(self._store, row, self._clean).session
         self._loaded = row.session.session_uid
         for update in replay(session):
             yield _notice(row.session.session_uid, update)

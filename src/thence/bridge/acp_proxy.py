@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from thence.agents.records import objects
+from thence.agents.records import fields, objects
 from thence.errors import NotReadable, ThenceError
-from thence.format.records import JSON, text_of, word
+from thence.format.records import JSON, parse_json, text_of, word
 
 if TYPE_CHECKING:
     from thence.journal import Journal, Session
@@ -205,9 +205,7 @@ class Recorder:
         """Note what the agent says."""
         message = _decode(line)
         if message.get("method") == "session/update":
-            params = message.get("params")
-            update = params.get("update") if isinstance(params, dict) else None
-            if isinstance(update, dict):
+            if update := fields(fields(message.get("params")).get("update")):
                 name = _session_of(message)
                 recording = self._open.get(name) or self._begin_replay(name)
                 if recording is not None:
@@ -242,10 +240,8 @@ class Recorder:
     def _begin(self, name: str, asked: Object, result: Object) -> _Recording | None:
         if not name or name in self._open:
             return self._open.get(name)
-        params = asked.get("params")
-        cwd = word(params.get("cwd")) if isinstance(params, dict) else ""
-        models = result.get("models")
-        model = word(models.get("currentModelId")) if isinstance(models, dict) else ""
+        cwd = word(fields(asked.get("params")).get("cwd"))
+        model = word(fields(result.get("models")).get("currentModelId"))
 
         def begin() -> None:
             session = self._journal.create(cwd=cwd or None, model=model or None)
@@ -417,12 +413,8 @@ _CHUNKS: Final = {
 
 
 def _decode(line: bytes) -> Object:
-    try:
-        message = msgspec.json.decode(line) if line.strip() else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Not ours to judge: it is passed on as it came.
-        return {}
-    return message if isinstance(message, dict) else {}
+    # What is none is not ours to judge: it is passed on as it came.
+    return fields(parse_json(line))
 
 
 def _key(number: JSON) -> JSON:
@@ -430,8 +422,7 @@ def _key(number: JSON) -> JSON:
 
 
 def _session_of(message: Object) -> str:
-    params = message.get("params")
-    return word(params.get("sessionId")) if isinstance(params, dict) else ""
+    return word(fields(message.get("params")).get("sessionId"))
 
 
 def _content(block: Object) -> JSON:

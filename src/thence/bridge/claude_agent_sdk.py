@@ -326,16 +326,22 @@ class _Transcript:
 
     def summary(self) -> dict[str, JSON]:
         """The SDK's own fold over the entries, those that came since the last time added."""
-        with importing("claude-agent-sdk", extra="claude-sdk"):
-            from claude_agent_sdk import fold_session_summary
-
         self._look()
         new = [entry_of(event) for event in self.batches.read(self._line[self._folded :])]
-        key = {"project_key": self.key.project, "session_id": self.key.session}
         if new:
-            self._summary = fold_session_summary(self._summary, key, new)
+            self._summary = fold_summary(self.key, self._summary, new)
             self._folded = len(self._line)
         return {**(self._summary or {}), "mtime": self.modified}
+
+
+def fold_summary(key: TranscriptKey, known: JSON, new: list[JSON]) -> dict[str, JSON]:
+    """Return the SDK's own summary of a session, with further entries added."""
+    with importing("claude-agent-sdk", extra="claude-sdk"):
+        from claude_agent_sdk import fold_session_summary
+
+    names = {"project_key": key.project, "session_id": key.session}
+    folded: dict[str, JSON] = fold_session_summary(known, names, new)
+    return folded
 
 
 # -- entries as events ----------------------------------------------------------------------

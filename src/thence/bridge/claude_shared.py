@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import zstandard
 
-from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, TranscriptKey, uuid_of
-from thence.bridge.sdk_records import importing, read
+from thence.bridge.claude_agent_sdk import BRIDGE, OPEN, Front, TranscriptKey, fold_summary, uuid_of
+from thence.bridge.sdk_records import read
 from thence.errors import NotAppendable, ThenceError
 from thence.format import codec
 from thence.format.records import JSON
-from thence.memory.packs import MAX_PAYLOAD_BYTES, pack_name
+from thence.memory.packs import MAX_PAYLOAD_BYTES, pack_name, unpack_frame
 from thence.team.objects import MAX_UPLOADS, BackendError, BlobBackend, ObjectAbsent, shelf_at
 
 if TYPE_CHECKING:
@@ -263,12 +263,8 @@ class _Transcript:
 
     def summary(self) -> dict[str, JSON]:
         """The SDK's own fold over the entries, those that came since the last time added."""
-        with importing("claude-agent-sdk", extra="claude-sdk"):
-            from claude_agent_sdk import fold_session_summary
-
-        key = {"project_key": self.key.project, "session_id": self.key.session}
         if self._folded < len(self.batches):
-            self._summary = fold_session_summary(self._summary, key, self.entries(self._folded))
+            self._summary = fold_summary(self.key, self._summary, self.entries(self._folded))
             self._folded = len(self.batches)
         return {**(self._summary or {}), "mtime": self.written}
 
@@ -320,10 +316,8 @@ class _Values:
         def read_value(name: str) -> JSON:
             data = self._get(name, sizes[name])
             try:
-                if zstandard.get_frame_parameters(data).content_size > MAX_PAYLOAD_BYTES:
-                    return None
-                return read(zstandard.decompress(data))
-            except (zstandard.ZstdError, ValueError, StopIteration):
+                return read(unpack_frame(data))
+            except (ValueError, StopIteration):
                 # Torn or foreign: as if it had not been written.
                 return None
 

@@ -37,8 +37,6 @@ def parcel_in(lines: Sequence[JSON]) -> Parcel:
     """Return the session of an export."""
     head = lines[0]
     uid = word(head.get("session_uid"))
-    if not all(uid.partition(":")):
-        raise NotReadable(f"not the id of a session: {uid[:80]!r}", hint="export it again")
     events = [event for line in lines[1:] if (event := _event(line, uid)) is not None]
     facts = [_head_fact(head), *_facts(events)]
     names = {"live", "orphaned"}

@@ -14,9 +14,7 @@ repository that could run a program; without git it is left out.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +25,9 @@ import msgspec
 
 from thence import config, system
 from thence.agents import Cursor
+from thence.bridge import git
 from thence.bridge.sync_bundles import FolderSeen
+from thence.errors import ThenceError
 from thence.memory.projects import git_folder, remote_of, repository_of
 from thence.memory.store import Filter, SessionChange, Store
 
@@ -36,10 +36,6 @@ GIT_TIMEOUT_S: Final = 2.0
 """How long the first commit is waited for; of a larger history it is left out."""
 LOOK_LIMIT_S: Final = 5.0
 """How long folders are looked at together, at one time."""
-_SAFE: Final = (
-    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
-    *("-c", "protocol.allow=never", "--no-replace-objects"),
-)
 
 
 class Repository(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,14 +95,14 @@ def look(folder: str, known: Repository | None = None) -> Repository | None:
     if not path.is_absolute() or not is_own_folder(path):
         return None
     top = repository_of(path)
-    git = git_folder(top)
-    if git is None or not is_own_folder(git):
+    repository = git_folder(top)
+    if repository is None or not is_own_folder(repository):
         return None
-    remote = remote_of(git)
+    remote = remote_of(repository)
     is_known = known is not None and (known.top, known.remote) == (str(top), remote)
     if is_known and known is not None and (known.root or remote):
         return known  # the first commit of a repository stays
-    return Repository(str(top), remote, _root_commit(git))
+    return Repository(str(top), remote, _root_commit(repository))
 
 
 def is_own_folder(path: Path) -> bool:
@@ -118,29 +114,13 @@ def is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == system.owner_id()
 
 
-def _root_commit(git: Path) -> str:
+def _root_commit(folder: Path) -> str:
     """Return the first commit of a repository; empty where that cannot be told."""
-    program = shutil.which("git")
-    if program is None:
-        return ""
-    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
-    env |= {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    command = [str(Path(program).absolute()), *_SAFE, f"--git-dir={git}", "rev-list"]
     try:
-        done = subprocess.run(  # noqa: S603 - git of the system; nothing of the repository runs
-            [*command, "--max-parents=0", "HEAD"],
-            capture_output=True,
-            cwd="/",
-            env=env,
-            timeout=GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (subprocess.TimeoutExpired, OSError):
-        # A git that hangs or is missing: the folder has no root commit then.
+        listed = git.run(folder, "rev-list", "--max-parents=0", "HEAD", timeout_s=GIT_TIMEOUT_S)
+    except ThenceError:  # a git that hangs or is missing: the folder has no first commit then
         return ""
-    roots = done.stdout.decode("ascii", "replace").split() if done.returncode == 0 else []
-    return min(roots, default="")
+    return min(listed.decode("ascii", "replace").split(), default="")
 
 
 # -- which folder counts as which -------------------------------------------------------------

@@ -110,10 +110,8 @@ def plan(
         raise SessionNotFound(f"no messages yet in {readout.uid}", hint="see thence show")
     writer, target = portable_history.writer_of(to), agents()[to]
     if writer.session_id is not None:
-        session = target.ask(writer.session_id, session)
-    settings = (
-        target.ask(writer.settings, root) if writer.settings is not None else HandoffSettings()
-    )
+        session = writer.session_id(session)
+    settings = writer.settings(root) if writer.settings is not None else HandoffSettings()
     messages, account = portable_history.convert_messages(mended.messages, agent, to)
     last = readout.records[event].id if event is not None else None
     end = event if event is not None else readout.graph.end
@@ -136,11 +134,9 @@ def plan(
         settings.provider,
         settings.projects.get(cwd),
     )
-    written = {
-        str(_inside(root, name)): rows for name, rows in target.ask(writer.files, bound).items()
-    }
+    written = {str(_inside(root, name)): rows for name, rows in writer.files(bound).items()}
     argv = target.profile.resume_command(session)
-    accept = target.ask(writer.accept, next(iter(written))) if writer.accept is not None else []
+    accept = writer.accept(next(iter(written))) if writer.accept is not None else []
     report = HandoffReport(
         readout.uid,
         agent,

@@ -18,18 +18,23 @@ from thence.agents import Source
 from thence.bridge import event_import, share, trajectories
 from thence.bridge.record_json import Parcel, parcel_of
 from thence.errors import NotReadable
-from thence.format.records import JSON
+from thence.format import layout
+from thence.format.records import JSON, parse_json
 from thence.memory.exclusion import Exclusion
 from thence.memory.ingest import Ingester
-from thence.memory.store import Filter, ImportedFrom, Inventory, SessionRow, Store
+from thence.memory.placeholders import count_by_rule
+from thence.memory.store import SYNCED, Filter, ImportedFrom, Inventory, SessionRow, Store
 
 if TYPE_CHECKING:
-    from thence.memory.redact import Redactor
+    from thence.memory.gate import Gate
+    from thence.memory.rulebook import Rulebook
 
 MAX_BYTES: Final = 2 << 30
 """Larger files are refused: all of a file is in memory while it is read."""
 
-Status = Literal["new", "updated", "unchanged", "older", "has its own log", "forgotten", "excluded"]
+Status = Literal[
+    "new", "updated", "unchanged", "older", "has its own log", "forgotten", "excluded", "bad id"
+]
 
 
 class Incoming(msgspec.Struct):
@@ -80,7 +85,7 @@ def _read_body(body: bytes, path: Path) -> Incoming | None:
     if not head.startswith(b"{"):
         return None
     first, _, rest = body.partition(b"\n")
-    document = _json(first)
+    document = parse_json(first)
     if share.is_share(document):
         lines = [document, *_lines(rest, path)]
         return Incoming("share", list(share.parcels_in(lines)), str(document.get("by") or ""))
@@ -89,25 +94,18 @@ def _read_body(body: bytes, path: Path) -> Incoming | None:
     if not trajectories.is_trajectory(document):
         if b'"ATIF-' not in body:
             return None
-        document = _json(body)
+        document = parse_json(body)
     if not trajectories.is_trajectory(document):
         return None
     parcels = list(trajectories.parcels_in(document, name=path.stem))
     return Incoming("atif", parcels, trajectories.written_by(document))
 
 
-def _json(body: bytes) -> JSON:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 def _lines(body: bytes, path: Path) -> list[JSON]:
     out = []
     for number, line in enumerate(body.split(b"\n"), start=2):
         if line.strip():
-            value = _json(line)
+            value = parse_json(line)
             if value is None:
                 raise NotReadable(f"line {number} of {path} is damaged", hint="ask for it again")
             out.append(value)
@@ -129,12 +127,18 @@ class Importer:
     """Brings sessions into a store, which should be held (`store.sweeping()`) meanwhile."""
 
     def __init__(
-        self, store: Store, redactor: Redactor, *, exclude: Sequence[str] = (), is_dry: bool = False
+        self,
+        store: Store,
+        gate: Gate,
+        rules: Rulebook,
+        *,
+        exclude: Sequence[str] = (),
+        is_dry: bool = False,
     ) -> None:
         """Get ready; one that `is_dry` writes nothing."""
         self._store = store
-        self._redactor = redactor
-        self._ingester = Ingester(store.blobs, redactor)
+        self._gate = gate
+        self._ingester = Ingester(store.blobs, gate, rules)
         self._exclude = Exclusion(exclude)
         self._is_dry = is_dry
         self._known: Inventory = store.known()
@@ -142,6 +146,8 @@ class Importer:
     def bring_in(self, parcel: Parcel, form: str, *, name: str, by: str) -> Arrival:
         """Store one session, unless it is there already or must not be."""
         uid = parcel.uid
+        if not layout.is_uid(uid):
+            return Arrival(uid, "bad id", sum(len(fact.blocks) for fact in parcel.facts))
         row = next(iter(self._store.sessions(Filter(uids=(uid,)))), None)
         content_hash = parcel.content_hash
         status = self._status(parcel, row, content_hash)
@@ -151,8 +157,10 @@ class Importer:
             arrival.title = row.title
         if status not in ("new", "updated") or self._is_dry:
             return arrival
-        redact = self._redactor.redact
-        origin = ImportedFrom(form, redact(name), redact(by), content_hash)
+        clean = self._gate.text
+        # What a file says of its origin is anybody's word; what a machine of the user says is not.
+        first = parcel.imported if form == SYNCED else None
+        origin = ImportedFrom(form, clean(name), clean(by), content_hash, first)
         agent, _, native = uid.partition(":")
         change = self._ingester.import_facts(
             Source(agent, native, ()),
@@ -164,7 +172,7 @@ class Importer:
         )
         self._ingester.sync()
         self._store.write([change])
-        arrival.title, arrival.redacted = change.row.title, change.row.redacted
+        arrival.title, arrival.redacted = change.row.title, count_by_rule(change.row.secrets)
         arrival.events = change.row.events
         return arrival
 

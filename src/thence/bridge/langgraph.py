@@ -15,13 +15,14 @@ from __future__ import annotations
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import wraps
 from operator import is_
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from thence.bridge.deltas import TypedValue
-from thence.bridge.sdk_records import importing, session_name
+from thence.bridge.sdk_records import importing, open_batches, session_name
 from thence.bridge.threads import (
     BRIDGE,
     CheckpointPut,
@@ -50,6 +51,17 @@ OPEN = 32
 """Threads whose index is held at a time."""
 
 Config = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def _awaited(method: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Return a method of the saver that does the same in its worker."""
+
+    @wraps(method)
+    async def run(saver: JournalSaver, *args: Any, **options: Any) -> T:
+        return await saver._worker.run(method, saver, *args, **options)  # noqa: SLF001 - its own
+
+    return run
 
 
 class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed everywhere
@@ -84,8 +96,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
 
     def _made(self, thread_id: str) -> Thread:
         name = self.name_of(thread_id)
-        header = {"bridge": BRIDGE, "name": thread_id}
-        batches = self._journal.batches(name, project=self._project, cwd=self._cwd, **header)
+        batches = open_batches(self._journal, BRIDGE, name, self._cwd, name=thread_id)
         if not self._journal.enabled:
             return Thread(thread_id, batches)
         large = Blobs(self._journal.root / layout.SPILL / name, suffix=".value")
@@ -389,9 +400,7 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
 
     # -- the same, awaited --------------------------------------------------------------
 
-    async def aget_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Return one checkpoint, or the newest whole one of a thread."""
-        return await self._worker.run(self.get_tuple, config)
+    aget_tuple = _awaited(get_tuple)
 
     async def alist(
         self,
@@ -423,29 +432,11 @@ class JournalSaver(BaseCheckpointSaver):  # type: ignore[misc] # not installed e
         """Keep what a task wrote on the way to the next checkpoint."""
         await self._worker.run(self._keep_writes, config, self._writes(writes, task_id, task_path))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Tell that a thread is gone; its session stays."""
-        await self._worker.run(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Tell that the checkpoints of runs are gone, in all threads."""
-        await self._worker.run(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy the checkpoints and writes of a thread, as one step."""
-        await self._worker.run(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Tell that all checkpoints but the newest of each namespace are gone, or all of them."""
-        await self._worker.run(self.prune, thread_ids, strategy=strategy)
-
-    async def aget_delta_channel_history(
-        self, *, config: Config, channels: Sequence[str]
-    ) -> Mapping[str, Any]:
-        """Return what was written to channels on the way to a checkpoint."""
-        return await self._worker.run(
-            self.get_delta_channel_history, config=config, channels=channels
-        )
+    adelete_thread = _awaited(delete_thread)
+    adelete_for_runs = _awaited(delete_for_runs)
+    acopy_thread = _awaited(copy_thread)
+    aprune = _awaited(prune)
+    aget_delta_channel_history = _awaited(get_delta_channel_history)
 
     def flush(self) -> None:
         """Return when everything put so far is on the disk itself."""

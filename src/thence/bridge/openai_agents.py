@@ -20,16 +20,18 @@ from typing import Any
 import msgspec
 
 from thence.bridge.sdk_records import (
+    AwaitedBatches,
     fold,
     importing,
     mark_of,
+    open_batches,
     plain,
     session_name,
     shown_in,
     unfold,
 )
 from thence.bridge.worker import Worker
-from thence.format.records import JSON, Event
+from thence.format.records import JSON, Event, parse_json
 from thence.journal import Journal
 from thence.journal.batches import MARK, BatchEntry, Batches
 
@@ -40,7 +42,7 @@ Compaction = Callable[[list[Item], Mapping[str, Any]], Awaitable[list[Item] | No
 """Takes all items and what the SDK said; gives the items to go on with, or None to leave them."""
 
 
-class JournalSession:
+class JournalSession(AwaitedBatches):
     """The memory of one conversation; has the shape of `agents.memory.Session`."""
 
     def __init__(
@@ -60,15 +62,8 @@ class JournalSession:
         self.session_settings = _settings(session_settings)
         self.name = session_name(BRIDGE, str(cwd or ""), session_id)
         """The id of the session in the journal: `thence show` takes it."""
-        self._items = _Items(
-            journal.batches(
-                self.name,
-                project=str(cwd) if cwd is not None else None,
-                cwd=cwd,
-                bridge=BRIDGE,
-                name=session_id,
-            )
-        )
+        self._batches = open_batches(journal, BRIDGE, self.name, cwd, name=session_id)
+        self._items = _Items(self._batches)
         self._worker = Worker()
         self._compaction = compaction
 
@@ -125,18 +120,6 @@ class JournalSession:
 
         complete = len(line) < limit or await self._worker.run(self._items.is_first, line[0])
         return _CompactionSnapshot(items, complete, replace_suffix)
-
-    async def flush(self) -> None:
-        """Return when everything added so far is on the disk itself."""
-        await self._worker.run(self._items.batches.sync)
-
-    async def aclose(self) -> None:
-        """End cleanly; the session can be used again."""
-        await self._worker.run(self._items.batches.close)
-
-    def close(self) -> None:
-        """The same for code without an event loop."""
-        self._items.batches.close()
 
 
 class _Items:
@@ -292,10 +275,7 @@ def _block(part: dict[str, JSON]) -> dict[str, JSON] | None:
 
 
 def _arguments(text: JSON) -> dict[str, JSON]:
-    try:
-        arguments = msgspec.json.decode(text) if isinstance(text, str) else text
-    except ValueError:
-        arguments = None
+    arguments = parse_json(text) if isinstance(text, str) else text
     return arguments if isinstance(arguments, dict) else {"arguments": text}
 
 

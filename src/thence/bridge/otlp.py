@@ -400,9 +400,9 @@ def _ns(ts: str | None) -> int | None:
 # -- as JSON --------------------------------------------------------------------------------
 
 
-def otlp_json(trace: Trace, spans: Sequence[TraceSpan] | None = None) -> dict[str, JSON]:
+def otlp_json(trace: Trace) -> dict[str, JSON]:
     """Return spans as OTLP/JSON: ids in hexadecimal, large numbers as texts."""
-    made = [_json_span(trace, span) for span in (trace.spans if spans is None else spans)]
+    made = [_json_span(trace, span) for span in trace.spans]
     scope = {"name": "thence", "version": trace.version}
     return {
         "resourceSpans": [

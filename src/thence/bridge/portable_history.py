@@ -18,11 +18,12 @@ from hashlib import blake2b
 from typing import Final
 
 from thence.agents.handoffs import HandoffWriter
-from thence.agents.profiles import ToolForm, agents
+from thence.agents.profiles import ToolForm, agents, toolbox
 from thence.errors import BadConfig
 from thence.format import repair, tools
 from thence.format.facts import recorder_name
 from thence.format.records import JSON, blocks, word
+from thence.format.tools import Toolbox
 
 Block = dict[str, JSON]
 
@@ -108,6 +109,7 @@ class _Carrying:
     def __init__(self, source: str, target: str) -> None:
         self.same = source == target
         self.source, self.target, self.writer = source, target, writer_of(target)
+        self.toolbox = toolbox().of(source)
         self.results: dict[str, Block] = {}
         self.stays: dict[str, str] = {}
         """Calls that stay calls: their id, and their id from now on."""
@@ -146,7 +148,10 @@ class _Carrying:
 
     def _call(self, call: Block) -> Block:
         name, arguments = word(call.get("name")), call.get("input")
-        made = self._same(name, arguments) if self.same else map_call(name, arguments, self.target)
+        if self.same:
+            made = self._same(name, arguments)
+        else:
+            made = map_call(name, arguments, self.target, self.toolbox)
         if made is None or not _NAME.fullmatch(made[0]) or not is_plain(made[1]):
             return self._in_words(call)
         new = call_id(call["id"])
@@ -251,19 +256,21 @@ class _Carrying:
 # -- tools ----------------------------------------------------------------------------------
 
 
-def map_call(name: str, arguments: JSON, target: str) -> tuple[str, Block] | None:
+def map_call(name: str, arguments: JSON, target: str, toolbox: Toolbox) -> tuple[str, Block] | None:
     """Return a call as the target knows it; None when it has nothing that says the same."""
     if not isinstance(arguments, dict):
         return None
     forms = agents()[target].profile.forms
-    script = tools.command(name, arguments) if tools.tool_kind(name) == "shell" else None
+    effect, _ = toolbox.judge(name, arguments)
+    script = tools.command(effect, name, arguments) if effect.kind == "shell" else None
     if script is not None and "shell" in forms:
         # Only the script: what else was asked for may be a permission.
         return _make_call(forms["shell"], {"command": script})
     server = _of_a_server(name, arguments)
     if server is not None:
         return _to_a_server(*server, forms.get("server"))
-    plan = _plan(name, arguments, forms["todos"]) if "todos" in forms else None
+    is_plan = effect.kind == "plan" and "todos" in forms
+    plan = _plan(arguments, forms["todos"]) if is_plan else None
     return plan or _form(name, arguments, forms)
 
 
@@ -311,10 +318,10 @@ def _to_a_server(
     return (f"mcp__{server}__{tool}", arguments) if isinstance(arguments, dict) else None
 
 
-def _plan(name: str, arguments: Block, form: ToolForm) -> tuple[str, Block] | None:
+def _plan(arguments: Block, form: ToolForm) -> tuple[str, Block] | None:
     """Return a list of todos as another agent has it."""
     todos = arguments.get("todos")
-    if tools.tool_kind(name) != "plan" or not isinstance(todos, list):
+    if not isinstance(todos, list):
         return None
     text, status = form.arguments["text"], form.arguments["status"]
     items = [

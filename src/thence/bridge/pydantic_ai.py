@@ -20,9 +20,11 @@ from typing import Any
 import msgspec
 
 from thence.bridge.sdk_records import (
+    AwaitedBatches,
     fold,
     importing,
     mark_of,
+    open_batches,
     plain,
     session_name,
     shown_in,
@@ -30,7 +32,7 @@ from thence.bridge.sdk_records import (
 )
 from thence.bridge.worker import Worker
 from thence.format import repair
-from thence.format.records import JSON, Event, count
+from thence.format.records import JSON, Event, count, parse_json
 from thence.journal import Journal
 from thence.journal.batches import MARK, BatchEntry, Batches
 
@@ -43,7 +45,7 @@ _CALLS = ("tool-call",)
 _ANSWERS = ("tool-return", "retry-prompt")
 
 
-class JournalHistory:
+class JournalHistory(AwaitedBatches):
     """The messages of one conversation."""
 
     def __init__(
@@ -59,9 +61,8 @@ class JournalHistory:
         self.name = session_name(BRIDGE, str(cwd or ""), session_id)
         """The id of the session in the journal: `thence show` takes it."""
         self.orphans = orphans
-        header = {"bridge": BRIDGE, "name": session_id}
-        project = str(cwd) if cwd is not None else None
-        self._messages = _Messages(journal.batches(self.name, project=project, cwd=cwd, **header))
+        self._batches = open_batches(journal, BRIDGE, self.name, cwd, name=session_id)
+        self._messages = _Messages(self._batches)
         self._worker = Worker()
 
     async def load(self) -> list[Any]:
@@ -87,14 +88,6 @@ class JournalHistory:
     async def clear(self) -> None:
         """Go back to before the first message; everything stays in the log."""
         await self._worker.run(self._messages.save, [])
-
-    async def flush(self) -> None:
-        """Return when everything added so far is on the disk itself."""
-        await self._worker.run(self._messages.batches.sync)
-
-    async def aclose(self) -> None:
-        """End cleanly; the history can be used again."""
-        await self._worker.run(self._messages.batches.close)
 
 
 class _Messages:
@@ -320,10 +313,7 @@ def _texts(content: JSON) -> list[str]:
 
 
 def _arguments(arguments: JSON) -> dict[str, JSON]:
-    try:
-        value = msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        value = None
+    value = parse_json(arguments) if isinstance(arguments, str) else arguments
     if isinstance(value, dict):
         return value
     return {} if value is None and arguments in (None, "") else {"arguments": arguments}

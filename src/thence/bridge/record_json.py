@@ -18,6 +18,7 @@ from thence.format import fact_assembly
 from thence.format.facts import Block, Edge, Fact
 from thence.format.record_order import in_written_order, name_repeats
 from thence.format.records import JSON
+from thence.memory.store import ImportedFrom
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Generation
@@ -26,7 +27,7 @@ _DERIVED: Final = ("ref", "effect", "evidence", "tone")
 """Fields of a block that are made of its payload, or that say where this machine keeps it."""
 
 
-class Parcel(msgspec.Struct):
+class Parcel(msgspec.Struct, omit_defaults=True):
     """One session as a file brings it."""
 
     uid: str
@@ -38,6 +39,8 @@ class Parcel(msgspec.Struct):
     name: str | None = None
     """What its user calls it."""
     tags: tuple[str, ...] = ()
+    imported: ImportedFrom | None = None
+    """The file that the machine has it from; told to machines of the same user alone."""
 
     @property
     def content_hash(self) -> str:
@@ -85,51 +88,17 @@ def fact_in(frame: JSON) -> Fact:
 
 def head_of(parcel: Parcel) -> dict[str, JSON]:
     """Return what a file says of a session beside its records."""
-    head: dict[str, JSON] = {"uid": parcel.uid}
-    if parcel.torn:
-        head["torn"] = True
-    for name in ("replayed", "billed"):
-        if value := getattr(parcel, name):
-            head[name] = sorted(value)
-    if parcel.ties:
-        head["ties"] = msgspec.to_builtins(parcel.ties)
-    if parcel.name:
-        head["name"] = parcel.name
-    if parcel.tags:
-        head["tags"] = list(parcel.tags)
+    bare = msgspec.structs.replace(parcel, facts=[], name=parcel.name or None)
+    head: dict[str, JSON] = msgspec.to_builtins(bare, order="deterministic")
+    del head["facts"]
     return head
-
-
-class _Head(msgspec.Struct):
-    """What a file says of a session beside its records."""
-
-    uid: str
-    torn: bool = False
-    replayed: frozenset[str] = frozenset()
-    billed: frozenset[str] = frozenset()
-    ties: tuple[Edge, ...] = ()
-    name: str | None = None
-    tags: tuple[str, ...] = ()
 
 
 def parcel_in(head: JSON, facts: list[Fact]) -> Parcel:
     """Return the session of an object that `head_of` made, and its records."""
     try:
-        fields = msgspec.convert(head, _Head)
+        parcel = msgspec.convert({**head, "facts": []}, Parcel)
     except (msgspec.ValidationError, TypeError) as error:
         raise NotReadable(f"not a session of thence: {error}", hint="export it again") from error
-    agent, colon, native = fields.uid.partition(":")
-    if not (agent and colon and native):
-        raise NotReadable(f"not the id of a session: {fields.uid[:80]!r}", hint="export it again")
-    return Parcel(
-        *(
-            fields.uid,
-            facts,
-            fields.torn,
-            fields.replayed,
-            fields.billed,
-            fields.ties,
-            fields.name,
-            fields.tags,
-        )
-    )
+    parcel.facts = facts
+    return parcel

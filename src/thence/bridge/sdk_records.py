@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
+from thence.bridge.worker import Worker
 from thence.errors import MissingPackage, ThenceError
 from thence.format import codec
 from thence.format.records import JSON, Event
-from thence.journal.batches import MARK
+from thence.journal import Journal
+from thence.journal.batches import MARK, Batches
 
 LONG = 48
 """Characters from which a text is named rather than kept twice."""
@@ -58,6 +61,33 @@ def session_name(bridge: str, scope: str, name: str) -> str:
         return name
     text = f"thence\0{bridge}\0{scope}\0{name}"
     return str(uuid5(NAMESPACE_URL, text.encode("utf-8", "backslashreplace").decode()))
+
+
+def open_batches(
+    journal: Journal, bridge: str, session: str, cwd: Path | str | None, *, name: str
+) -> Batches:
+    """Open the session that keeps what the SDK calls by a name."""
+    project = None if cwd is None else str(cwd)
+    return journal.batches(session, project=project, cwd=cwd, bridge=bridge, name=name)
+
+
+class AwaitedBatches:
+    """What the SDKs' sessions share: to write to the disk, and to end."""
+
+    _batches: Batches
+    _worker: Worker
+
+    async def flush(self) -> None:
+        """Return when everything added so far is on the disk itself."""
+        await self._worker.run(self._batches.sync)
+
+    async def aclose(self) -> None:
+        """End cleanly; the session can be used again."""
+        await self._worker.run(self._batches.close)
+
+    def close(self) -> None:
+        """The same for code without an event loop."""
+        self._batches.close()
 
 
 def plain(value: Any) -> JSON:

@@ -8,25 +8,21 @@ it. Encryption is that of age (pyrage, extra `share`), to the public keys of tho
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from thence.bridge.record_json import Parcel, fact_in, frame_of, head_of, parcel_in, parcel_of
 from thence.errors import BadConfig, MissingPackage, NotReadable, ThenceError
-from thence.format.facts import Block, Fact
-from thence.format.normal import one_line
 from thence.format.records import JSON
-from thence.memory.fields import clean_fields, clean_summaries
-from thence.memory.storable_json import plain
+from thence.memory.placeholders import count_by_rule, secrets_in
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
-    from thence.memory.redact import Redactor
+    from thence.format.facts import Fact
+    from thence.memory.gate import Gate
 
 TYPE: Final = "thence-share"
 VERSION: Final = 1
@@ -38,56 +34,12 @@ class SecretLeft(ThenceError):
     """The rules find a secret in what was about to be written."""
 
 
-# -- redaction ------------------------------------------------------------------------------
-
-
-def redact_session(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
-    """Return a session, and those it continues, without secrets."""
-    from thence.agents.sessions import join_generations
-
-    generations = [
-        replace(generation, facts=redacted_facts(generation.facts, redactor))
-        for generation in loaded.generations
-    ]
-    return replace(loaded, graph=join_generations(generations), generations=generations)
-
-
-def redacted_facts(facts: Iterable[Fact], redactor: Redactor) -> list[Fact]:
-    """Return records without secrets in their texts, names and notes."""
-    out = [_redacted_fact(fact, redactor) for fact in facts]
-    return clean_summaries(clean_fields(out, redactor), redactor)
-
-
-def _redacted_fact(fact: Fact, redactor: Redactor) -> Fact:
-    clean = redactor.redact_json
-    blocks = tuple([_redacted_block(block, redactor) for block in fact.blocks])
-    statuses = tuple([replace(status, output=clean(plain(status.output))) for status in fact.told])
-    about = clean(plain(fact.about)) if fact.about else fact.about
-    return replace(fact, blocks=blocks, told=statuses, about=about)
-
-
-def _redacted_block(block: Block, redactor: Redactor) -> Block:
-    if block.payload is None:
-        return block
-    payload = redactor.redact_json(plain(block.payload))
-    if payload == block.payload:
-        return block
-    from thence.format import tools
-    from thence.format.facts import words_of
-
-    # A summary may hold a secret cut in two, which no rule would know: it is made anew.
-    clean = replace(block, payload=payload)
-    is_call = block.kind == "tool_call"
-    summary = tools.summary(block.tool or "", payload) if is_call else one_line(words_of(clean))
-    return replace(clean, summary=summary)
-
-
 # -- out ------------------------------------------------------------------------------------
 
 
 def share_file(
     loaded: LoadedSession,
-    redactor: Redactor,
+    gate: Gate,
     *,
     by: str,
     name: str | None = None,
@@ -97,24 +49,22 @@ def share_file(
 
     Placeholders that the store had put in before are counted as well.
     """
-    before = Counter(redactor.counts)
-    clean = redact_session(loaded, redactor)
-    made = Counter(redactor.counts) - before
+    clean = gate.session(loaded)
     parcels = [parcel_of(generation) for generation in reversed(clean.generations)]
-    parcels[-1].name = redactor.redact(name) if name else None
-    parcels[-1].tags = tuple(redactor.redact(tag) for tag in tags)
+    parcels[-1].name = gate.text(name) if name else None
+    parcels[-1].tags = tuple(gate.text(tag) for tag in tags)
     lines = [line for parcel in parcels for line in _session_lines(parcel)]
-    counts = _placeholders(lines) if any(made.values()) or lines else {}
+    counts = count_by_rule(secrets_in(*map(msgspec.json.encode, lines)))
     head: dict[str, JSON] = {
         "type": TYPE,
         "version": VERSION,
         "by": by,
         "session": clean.graph.uid,
-        "title": redactor.redact(clean.graph.title or ""),
+        "title": gate.text(clean.graph.title or ""),
         "redacted": counts,
     }
     lines.insert(0, head)
-    _check(lines, redactor)
+    _check(lines, gate)
     return b"".join(msgspec.json.encode(line) + b"\n" for line in lines), counts
 
 
@@ -124,36 +74,17 @@ def _session_lines(parcel: Parcel) -> Iterator[dict[str, JSON]]:
         yield {"type": "record", "record": frame_of(fact)}
 
 
-def _placeholders(lines: Iterable[JSON]) -> dict[str, int]:
-    """Return how often each rule left its mark."""
-    import re
-
-    counts: Counter[str] = Counter()
-    mark = re.compile(rb"\[REDACTED:([a-z0-9-]{1,40})(?::[0-9a-f]{8})?\]")
-    for line in lines:
-        counts.update(rule.decode() for rule in mark.findall(msgspec.json.encode(line)))
-    return dict(sorted(counts.items()))
-
-
-def _check(lines: Iterable[JSON], redactor: Redactor) -> None:
-    """Read by the rules what is about to be written; SecretLeft when they find anything."""
-    before = Counter(redactor.counts)
+def _check(lines: Iterable[JSON], gate: Gate) -> None:
+    """Pass what is about to be written through the gate; SecretLeft when that changes anything."""
     for number, line in enumerate(lines, start=1):
-        # Its name alone makes it no secret: it joins the bills of one request.
-        if redactor.redact_json(_without_usage_keys(line)) != _without_usage_keys(line):
-            rules = Counter(redactor.counts) - before
-            names = ", ".join(sorted(rules)) or "a rule"
+        clean = gate.value(line)
+        if clean != line:
+            left = secrets_in(msgspec.json.encode(clean)) - secrets_in(msgspec.json.encode(line))
+            rules = ", ".join(count_by_rule(left)) or "a rule"
             raise SecretLeft(
-                f"not written: line {number} still has what looks like a secret ({names})",
+                f"not written: line {number} still has what looks like a secret ({rules})",
                 hint="exclude the session, or forget it: thence forget ID",
             )
-
-
-def _without_usage_keys(line: JSON) -> JSON:
-    record = line.get("record") if isinstance(line, dict) else None
-    if not isinstance(record, dict) or "usage_key" not in record:
-        return line
-    return {**line, "record": {k: v for k, v in record.items() if k != "usage_key"}}
 
 
 # -- in -------------------------------------------------------------------------------------

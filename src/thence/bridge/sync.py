@@ -36,7 +36,8 @@ from thence.memory.store import SYNCED, Filter, SessionRow, Store, uid_hash
 
 if TYPE_CHECKING:
     from thence.format.facts import Fact
-    from thence.memory.redact import Redactor
+    from thence.memory.gate import Gate
+    from thence.memory.rulebook import Rulebook
 
 MAX_PARTS: Final = 16
 """Parts of a session after which all of it is written once more, in few."""
@@ -71,6 +72,8 @@ class Synced(msgspec.Struct):
     """Bundles that have not arrived whole, or that no key of this machine opens."""
     refused: int = 0
     """Bundles that were written with an old key after it was changed."""
+    damaged: dict[str, str] = {}
+    """Why a bundle is left out, by its name; the others are read."""
 
 
 class Standing(msgspec.Struct):
@@ -190,7 +193,8 @@ class Sync:
         sync_files: SyncFiles,
         place: SyncPlace,
         store: Store,
-        redactor: Redactor,
+        gate: Gate,
+        rules: Rulebook,
         *,
         home: Path,
         exclude: Sequence[str] = (),
@@ -200,12 +204,8 @@ class Sync:
         checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Get ready. `forget` deletes a session for good; `checkpoint` is told of every step."""
-        self._sync_files, self._place, self._store, self._redactor = (
-            sync_files,
-            place,
-            store,
-            redactor,
-        )
+        self._sync_files, self._place, self._store = sync_files, place, store
+        self._gate, self._rules = gate, rules
         self._home, self._exclude, self._is_dry = home, tuple(exclude), is_dry
         self._excluded = Exclusion(exclude)
         self._forget = forget
@@ -296,22 +296,28 @@ class Sync:
         if name in self._open:
             self._open.move_to_end(name)
             return self._open[name]
-        body = self._place.read(name)
-        # The newest key first: nearly all bundles were written with it.
-        for key in reversed(self._keys) if body is not None else ():
-            bundle = bundles.opened(name, body or b"", key)
-            if bundle is None:
-                continue
-            # A lost machine still has the old key: only what was there when it was changed counts.
-            if key is not self._keys[-1] and name not in self._setup.accepted:
-                self.report.refused += 1
-                return None
+        body = self._place.read(name) if name not in self.report.damaged else None
+        if body is None:
+            return None
+        *older, newest = self._keys
+        # A lost machine still has the old key: only what was there when it was changed is opened.
+        keys = self._keys if name in self._setup.accepted else [newest]
+        try:
+            # The newest key first: nearly all bundles were written with it.
+            made = (bundles.opened(name, body, key) for key in reversed(keys))
+            bundle = next((opened for opened in made if opened is not None), None)
+        except bundles.BundleDamaged as error:
+            self.report.damaged[name] = f"{error.message}; {error.hint}"
+            return None
+        if bundle is not None:
             self._open[name] = bundle
             while len(self._open) > _OPEN:
                 self._open.popitem(last=False)
-            return bundle
-        self.report.waiting += body is not None
-        return None
+        elif len(keys) == 1 and any(key.opens(body) for key in older):
+            self.report.refused += 1
+        else:
+            self.report.waiting += 1
+        return bundle
 
     def _note_parts(self, name: str, bundle: Bundle, touched: dict[str, str]) -> None:
         for part in bundle.sessions:
@@ -348,7 +354,8 @@ class Sync:
         self._checkpoint("buried")
 
     def _bring_in(self, touched: dict[str, str]) -> None:
-        importer = Importer(self._store, self._redactor, exclude=self._exclude, is_dry=self._is_dry)
+        known = self._store, self._gate, self._rules
+        importer = Importer(*known, exclude=self._exclude, is_dry=self._is_dry)
         for uid, session in touched.items():
             made = self._put_together(session)
             if made is not None and made[0].uid == uid:
@@ -376,7 +383,11 @@ class Sync:
         facts, _, last = copies[0]
         if len(copies) > 1:
             facts = merge_places([copy[0] for copy in copies])
-        return parcel_in(last.head, facts), last.label
+        parcel = parcel_in(last.head, facts)
+        # What one machine has from a file is from a file, whoever has more of it.
+        heads = (parcel_in(copy[2].head, []) for copy in copies)
+        parcel.imported = next((head.imported for head in heads if head.imported), None)
+        return parcel, last.label
 
     def _edition(
         self, session: str, parts: Sequence[PartAt]
@@ -421,7 +432,7 @@ class Sync:
             self.report.notes += 1
             if not self._is_dry:
                 kind: Kind = note.kind  # type: ignore[assignment]
-                payload = self._redactor.redact_json(note.payload)
+                payload = self._gate.value(note.payload)
                 event = Event(note.kind, note.ts, note.uuid, None, payload)
                 append_event(note_path(self._home, kind), event)
                 self._checkpoint("note")
@@ -429,7 +440,7 @@ class Sync:
 
     def _take_pins(self) -> None:
         """Pin and unpin what others did later than this machine."""
-        from thence.memory.pins import set_pinned
+        from thence.memory.labels import set_pinned
 
         self._stamp_pins()
         state = self._state
@@ -504,6 +515,7 @@ class Sync:
         if generation is None:
             return
         parcel = parcel_of(generation)
+        parcel.imported = row.imported or row.file
         mark = self._state.sent.get(session)
         start, edition, parts = self._start(session, parcel, mark)
         origin = row.session.discovered_at or ""
@@ -553,7 +565,7 @@ class Sync:
                 continue
             if isinstance(uid, str) and known.is_forgotten(uid):
                 continue
-            clean = self._redactor.redact_json(payload)
+            clean = {"machine": self._setup.label, **self._gate.value(payload)}
             out.notes.append(SyncedNote(kind, event.ts or "", event.uuid, clean))
         self._stamp_pins()
         out.pins = {session: self._state.pins[session] for session in self._state.pins_unsent}
@@ -575,9 +587,9 @@ class Sync:
             self.report.sent_bundles += 1
             self.report.sent_bytes += len(body)
             if not self._is_dry:
+                own = bundles.opened(name, body, self._keys[-1])  # what others could not read stays
                 self._place.write(name, body)
                 self._checkpoint("bundle")
-                own = bundles.opened(name, body, self._keys[-1])
                 self._note_parts(name, own or Bundle(), {})
                 self._state.read.add(name)
         self._state.sent |= marks

@@ -11,6 +11,7 @@ written anew is a new edition.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,8 @@ import zstandard
 from thence.bridge.record_json import Parcel, fact_in, frame_of, head_of, parcel_in
 from thence.bridge.sync_keys import Key, content_name
 from thence.errors import NotReadable
-from thence.format.records import JSON
+from thence.format.records import JSON, parse_json
+from thence.memory.packs import FrameDamaged, unpack_frame
 
 if TYPE_CHECKING:
     from thence.format.facts import Fact
@@ -30,11 +32,17 @@ TYPE: Final = "thence-sync"
 VERSION: Final = 1
 MAX_CONTENT_BYTES: Final = 1 << 30  # what comes from a shared folder may be anybody's
 """A bundle that unpacks to more is refused."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+_WRITER: Final = "update thence on the machine that wrote it, or remove the file if it is lost"
 BUNDLE_NAME: Final = re.compile(r"[0-9a-f]{32}")
 MAX_BUNDLE_BYTES: Final = 1 << 30
 """Larger files are none of ours."""
 BUNDLE_BYTES: Final = 4 << 20
 """Bytes of lines after which a bundle is complete."""
+
+
+class BundleDamaged(NotReadable):
+    """What one machine wrote cannot be read here; the message says of it what is wrong."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -63,6 +71,13 @@ class SessionPart(msgspec.Struct):
     def facts(self) -> list[Fact]:
         """Return its records; NotReadable when one of them is none."""
         return [fact_in(record) for record in self.records]
+
+    def check(self) -> None:
+        """Raise where it does not hold the records that it says it holds."""
+        if not 0 <= self.part.start <= self.part.end or self.part.edition < 0:
+            raise ValueError("a part of a session that begins after its end")
+        if len(self.facts()) != self.part.end - self.part.start:
+            raise ValueError(f"{len(self.records)} records of a part of another length")
 
 
 class SyncedNote(msgspec.Struct, frozen=True):
@@ -114,26 +129,19 @@ def session_lines(
         size += len(lines[-1])
         if size >= BUNDLE_BYTES or at + 1 == len(parcel.facts):
             part = Part(machine, edition, first, at + 1)
-            head: dict[str, JSON] = {
-                "type": "session",
-                "label": label,
-                "part": msgspec.to_builtins(part),
-                "head": head_of(parcel),
-            }
-            yield _line(head) + b"".join(lines)
+            yield _part_line(part, label, head_of(parcel)) + b"".join(lines)
             lines, size, first = [], 0, at + 1
 
 
 def part_lines(part: SessionPart) -> bytes:
     """Return a part as it came."""
-    head = {
-        "type": "session",
-        "label": part.label,
-        "part": msgspec.to_builtins(part.part),
-        "head": part.head,
-    }
     records = (_line({"type": "record", "record": record}) for record in part.records)
-    return _line(head) + b"".join(records)
+    return _part_line(part.part, part.label, part.head) + b"".join(records)
+
+
+def _part_line(part: Part, label: str, head: JSON) -> bytes:
+    about = {"type": "session", "label": label, "part": msgspec.to_builtins(part)}
+    return _line({**about, "head": head})
 
 
 def other_lines(bundle: Bundle) -> Iterator[bytes]:
@@ -160,65 +168,74 @@ def sealed(lines: Iterable[bytes], machine: str, key: Key) -> tuple[str, bytes]:
 
 
 def opened(name: str, body: bytes, key: Key) -> Bundle | None:
-    """Return what a bundle says; None if another key opens it, or it has not arrived whole."""
+    """Return what a bundle says; None if another key opens it, or it has not arrived whole.
+
+    BundleDamaged where a machine that has the key wrote what is no bundle.
+    """
     packed = key.decrypted(body)
     if packed is None:
         return None
+    # What a key opens has arrived whole: whatever is wrong with it was written so.
     try:
-        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
-    except zstandard.ZstdError:  # cut short on its way: fetched again, as its name is its hash
-        return None
-    if content_name(key.secret, content) != name:
-        return None
-    return _bundle_in(content)
+        content = unpack_frame(packed, MAX_CONTENT_BYTES)
+        if content_name(key.secret, content) != name:
+            raise BundleDamaged("it holds something else than its name says", hint=_WRITER)
+        return _bundle_in(content)
+    except BundleDamaged:
+        raise
+    except FrameDamaged as error:
+        raise BundleDamaged(f"it {error}", hint=_WRITER) from error
+    except (KeyError, TypeError, ValueError, msgspec.MsgspecError, NotReadable) as error:
+        raise BundleDamaged(f"it says what makes no sense: {error}", hint=_WRITER) from error
+    except (RecursionError, MemoryError) as error:
+        raise BundleDamaged("it is nested too deep or too large", hint=_WRITER) from error
 
 
 def _bundle_in(content: bytes) -> Bundle:
-    lines = content.split(b"\n")
-    head = _value(lines[0]) if lines else None
+    lines = io.BytesIO(content)  # a list of all of them may take many times as much
+    head = parse_json(lines.readline())
     if not isinstance(head, dict) or head.get("type") != TYPE:
-        raise NotReadable("not a bundle of thence sync", hint="update thence on all machines")
+        raise BundleDamaged("it is not a bundle of thence sync", hint=_WRITER)
     if head.get("version") != VERSION:
-        raise NotReadable(
-            f"a bundle of version {head.get('version')!r}; this program reads {VERSION}",
+        raise BundleDamaged(
+            f"it has version {str(head.get('version'))[:20]}, this program reads {VERSION}",
             hint="update thence on this machine",
         )
     out = Bundle(str(head.get("machine", "")))
-    for line in lines[1:]:
-        value = _value(line)
+    for line in lines:
+        value = parse_json(line)
         if isinstance(value, dict):
             _add(out, value)
+    for session in out.sessions:
+        session.check()
     return out
 
 
 def _add(out: Bundle, value: dict[str, JSON]) -> None:
     """Add what a line says; one that no version so far knows is left out."""
     kind = value.get("type")
-    try:
-        if kind == "record" and out.sessions:
-            out.sessions[-1].records.append(value["record"])
-        elif kind == "session":
-            parcel_in(value["head"], [])  # refuses what is no session
-            part = msgspec.convert(value["part"], Part)
-            label = str(value.get("label", ""))
-            out.sessions.append(SessionPart(part, label, value["head"], []))
-        elif kind == "note":
-            out.notes.append(msgspec.convert(value["note"], SyncedNote))
-        elif kind == "pin":
-            out.pins[str(value["session"])] = msgspec.convert(value["pin"], SyncedPin)
-        elif kind == "folder":
-            out.folders.append(msgspec.convert(value["folder"], FolderSeen))
-        elif kind == "forgotten":
-            out.forgotten += [str(digest) for digest in value["hashes"]]
-    except (KeyError, TypeError, msgspec.ValidationError) as error:
-        raise NotReadable(f"a damaged bundle: {error}", hint="update thence") from error
+    if kind == "record" and out.sessions:
+        out.sessions[-1].records.append(value["record"])
+    elif kind == "session":
+        parcel_in(value["head"], [])  # refuses what is no session
+        part = msgspec.convert(value["part"], Part)
+        label = str(value.get("label", ""))
+        out.sessions.append(SessionPart(part, label, value["head"], []))
+    elif kind == "note":
+        out.notes.append(msgspec.convert(value["note"], SyncedNote))
+    elif kind == "pin":
+        out.pins[_digest(value["session"])] = msgspec.convert(value["pin"], SyncedPin)
+    elif kind == "folder":
+        out.folders.append(msgspec.convert(value["folder"], FolderSeen))
+    elif kind == "forgotten":
+        out.forgotten += map(_digest, value["hashes"])
 
 
-def _value(line: bytes) -> JSON:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+def _digest(value: JSON) -> str:
+    """Return the hash of the id of a session as others write it; ValueError where it is none."""
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ValueError(f"not the hash of a session: {str(value)[:40]!r}")
+    return value
 
 
 # -- key rings --------------------------------------------------------------------------------
@@ -246,8 +263,7 @@ def opened_ring(body: bytes, key: Key) -> Ring | None:
     if packed is None:
         return None
     try:
-        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CONTENT_BYTES)
-        return msgspec.msgpack.decode(content, type=Ring)
-    except (zstandard.ZstdError, msgspec.DecodeError, msgspec.ValidationError):
-        # Cut short, or of another version: as if the key did not open it.
+        return msgspec.msgpack.decode(unpack_frame(packed, MAX_CONTENT_BYTES), type=Ring)
+    except (FrameDamaged, msgspec.DecodeError, UnicodeDecodeError):
+        # Of another version: as if the key did not open it.
         return None

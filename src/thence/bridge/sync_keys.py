@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 SECRET_BYTES: Final = 16
 NAME_BYTES: Final = 16
 _CHECK_BYTES: Final = 2
+_HEAD_BYTES: Final = 4096
+"""More than the head of an encrypted file has, and less than its first piece."""
+_CUT_OFF: Final = "decryption error"
+"""What pyrage says of a piece that is not whole, after the head has named its key."""
 _CONSONANTS: Final = "bdfghjklmnprstvz"
 _VOWELS: Final = "aiou"
 _BECH32: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
@@ -121,6 +125,14 @@ class Key:
         except self._pyrage.DecryptError:  # made by another phrase: not for us, and no error
             return None
         return made
+
+    def opens(self, body: bytes) -> bool:
+        """Return whether something was encrypted with this key, by its head alone."""
+        try:
+            self._pyrage.decrypt(body[:_HEAD_BYTES], [self._identity])
+        except self._pyrage.DecryptError as error:
+            return str(error) == _CUT_OFF
+        return True
 
 
 def _pyrage() -> Any:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from thence import config, system
+from thence import config
+from thence.agents.files import read_small
+from thence.bridge import git
 from thence.bridge.sync_bundles import BUNDLE_NAME, MAX_BUNDLE_BYTES
 from thence.bridge.sync_ssh import SshPlace, is_ssh_folder
-from thence.errors import BadConfig, NotReadable
+from thence.errors import NotReadable
 
 if TYPE_CHECKING:
     from thence.team.objects import Bucket
@@ -38,7 +38,7 @@ class SyncPlace(Protocol):
         """Return the names of all bundles that are there now."""
 
     def read(self, name: str) -> bytes | None:
-        """Return a bundle; None when it is gone."""
+        """Return a bundle; None when it is gone, or larger than any bundle."""
 
     def write(self, name: str, body: bytes) -> None:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
@@ -60,6 +60,11 @@ def place_at(target: str, work: Path) -> SyncPlace:
     if _GIT.fullmatch(target):
         return GitPlace(target.removeprefix("git+"), work)
     return FolderPlace(path.resolve())
+
+
+def _is_bundle(name: str, size: int) -> bool:
+    """Return whether something that lies in a place may be a bundle."""
+    return BUNDLE_NAME.fullmatch(name) is not None and size <= MAX_BUNDLE_BYTES
 
 
 def absolute_target(target: str) -> str:
@@ -84,12 +89,7 @@ class FolderPlace:
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
-        try:
-            handle = system.open_file(self._folder / name, os.O_RDONLY)
-        except OSError:  # gone or a link: another machine may have removed it meanwhile
-            return None
-        with os.fdopen(handle, "rb") as file:
-            return file.read(MAX_BUNDLE_BYTES)
+        return read_small(str(self._folder / name), MAX_BUNDLE_BYTES)
 
     def write(self, name: str, body: bytes) -> None:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
@@ -116,7 +116,8 @@ class BucketPlace:
     def names(self) -> set[str]:
         """Return the names of all bundles that are there now."""
         with self._errors():
-            return {name for name in self._bucket.sizes("") if BUNDLE_NAME.fullmatch(name)}
+            sizes = self._bucket.sizes("")
+        return {name for name, size in sizes.items() if _is_bundle(name, size)}
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
@@ -160,15 +161,11 @@ class GitPlace:
     """
 
     def __init__(self, remote: str, work: Path) -> None:
-        program = shutil.which("git")
-        if program is None:
-            raise BadConfig("git is not installed", hint="install git, or use a folder")
-        self._program = str(Path(program).absolute())
         self._remote = remote
         self._folder = work / "git"
         if not (self._folder / "HEAD").is_file():
             config.make_private(work)
-            self._git("init", "--quiet", "--bare", str(self._folder), at=work)
+            self._git("init", "--quiet", "--bare")
         self._is_fresh = False
 
     def names(self) -> set[str]:
@@ -226,15 +223,17 @@ class GitPlace:
 
     def _push(self, commit: str) -> bool:
         try:
-            self._git("push", "--quiet", "--no-verify", self._remote, f"{commit}:{_BRANCH}")
+            refs = f"{commit}:{_BRANCH}"
+            self._git("push", "--quiet", "--no-verify", self._remote, refs, asks_remote=True)
         except NotReadable:  # another machine was first: fetch, then try again
             return False
         return True
 
     def _fetch(self) -> None:
-        listed = self._git("ls-remote", self._remote, _BRANCH)
+        listed = self._git("ls-remote", self._remote, _BRANCH, asks_remote=True)
         if listed.strip():
-            self._git("fetch", "--quiet", "--no-tags", self._remote, f"+{_BRANCH}:{_FETCHED}")
+            words = ("--quiet", "--no-tags", self._remote, f"+{_BRANCH}:{_FETCHED}")
+            self._git("fetch", *words, asks_remote=True)
         self._is_fresh = True
 
     def _tip(self) -> str | None:
@@ -249,44 +248,15 @@ class GitPlace:
         if tip is None:
             return {}
         out = {}
-        for line in self._git("ls-tree", tip).decode("utf-8", "replace").splitlines():
+        for line in self._git("ls-tree", "-l", tip).decode("utf-8", "replace").splitlines():
             about, _, name = line.partition("\t")
-            if BUNDLE_NAME.fullmatch(name) and " blob " in about:
-                out[name] = about.split()[2]
+            _, kind, blob, size = about.split()
+            if kind == "blob" and _is_bundle(name, int(size)):
+                out[name] = blob
         return out
 
-    def _git(self, *words: str, body: bytes = b"", at: Path | None = None) -> bytes:
+    def _git(self, *words: str, body: bytes = b"", asks_remote: bool = False) -> bytes:
         """Run git on our own clone; NotReadable with what it says where it fails."""
-        settings = (
-            "-c",
-            "core.hooksPath=/dev/null",
-            "-c",
-            "gc.auto=0",
-            "-c",
-            "core.fsmonitor=false",
+        return git.run(
+            self._folder, *words, body=body, timeout_s=GIT_TIMEOUT_S, asks_remote=asks_remote
         )
-        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_DIR")}
-        # One author and one message for all: a reader of the remote learns no name of a machine.
-        who = {"NAME": "thence", "EMAIL": "thence@localhost"}
-        for role in ("AUTHOR", "COMMITTER"):
-            env |= {f"GIT_{role}_{name}": value for name, value in who.items()}
-        env |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "TZ": "UTC"}
-        try:
-            done = subprocess.run(  # noqa: S603 - git of the system, on a clone of our own
-                [self._program, *settings, *words],
-                input=body,
-                capture_output=True,
-                cwd=at or self._folder,
-                env=env,
-                timeout=GIT_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise NotReadable(f"{self._remote} does not answer", hint="try again later") from error
-        if done.returncode:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise NotReadable(
-                f"git {words[0]}: {lines[-1][:300] if lines else done.returncode}",
-                hint="check the address, and that git can reach it from here",
-            )
-        return done.stdout

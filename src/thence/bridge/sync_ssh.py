@@ -16,6 +16,8 @@ import stat
 import struct
 import subprocess
 import tempfile
+import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -37,6 +39,12 @@ MAX_IN_FLIGHT: Final = 32
 """Requests that are sent before their answers have come."""
 MAX_PACKET_BYTES: Final = 1 << 20
 CLOSE_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 120.0
+"""How long a server has for what is asked at one time: a list, a file, a rename."""
+MIN_BYTES_PER_S: Final = 4 << 10
+"""How slow a connection may be: a large file has more time."""
+MAX_NAMES: Final = 1_000_000
+"""Names in a folder after which it is no shared place."""
 
 # Types of packets, as version 3 of the protocol numbers them.
 _INIT, _VERSION = 1, 2
@@ -99,20 +107,19 @@ class SshPlace:
     def names(self) -> set[str]:
         """Return the names of all bundles that are there now."""
         with self._refusals("list") as connection:
-            names = connection.list(self._folder)
-        return {name for name in names if BUNDLE_NAME.fullmatch(name)}
+            return connection.list_bundles(self._folder)
 
     def read(self, name: str) -> bytes | None:
         """Return a bundle; None when it is gone."""
         path = self._path(name)
-        with self._refusals("read") as connection:
-            try:
+        try:
+            with self._refusals("read") as connection:
                 size = connection.size_of(path)
-                return connection.read(path, min(size, MAX_BUNDLE_BYTES))
-            except _SftpFailure as error:
-                if error.code == _NO_SUCH_FILE:
-                    return None
-                raise
+                return connection.read(path, size) if size <= MAX_BUNDLE_BYTES else None
+        except NotReadable as error:
+            if isinstance(error.__cause__, _SftpFailure) and error.__cause__.code == _NO_SUCH_FILE:
+                return None
+            raise
 
     def write(self, name: str, body: bytes) -> None:
         """Add a bundle, durable and visible to others on return; nothing if it is there."""
@@ -130,8 +137,8 @@ class SshPlace:
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove bundles; those that are gone already do not matter."""
-        with self._refusals("remove") as connection:
-            for name in names:
+        for name in names:
+            with self._refusals("remove") as connection:
                 connection.remove(self._path(name))
 
     def _path(self, name: str) -> str:
@@ -139,11 +146,18 @@ class SshPlace:
 
     @contextmanager
     def _refusals(self, verb: str) -> Iterator[_Connection]:
-        """Yield the connection, made when it is first needed; say what the server refuses."""
+        """Yield the connection, made when it is first needed; say what the server refuses.
+
+        It ends when what is done with it takes too long.
+        """
         try:
             if self._connection is None:
-                self._connection = self._connect()
-            yield self._connection
+                made = _Connection(self._login, self._host)
+                with made.limited():
+                    self._check_folder(made)
+                self._connection = made
+            with self._connection.limited():
+                yield self._connection
         except _SftpFailure as error:
             raise NotReadable(
                 f"{self._host} does not let you {verb} in {self._folder}: {error}",
@@ -152,14 +166,13 @@ class SshPlace:
         except (struct.error, KeyError) as error:  # packets that are none
             raise _not_sftp(self._host) from error
 
-    def _connect(self) -> _Connection:
-        made = _Connection(self._login, self._host)
-        if not made.is_folder(self._folder):
+    def _check_folder(self, connection: _Connection) -> None:
+        connection.greet()
+        if not connection.is_folder(self._folder):
             raise NotReadable(
                 f"no such folder on {self._host}: {self._folder}",
-                hint=f"create it there: {made.by_hand} mkdir -p {shlex.quote(self._folder)}",
+                hint=f"create it there: {connection.by_hand} mkdir -p {shlex.quote(self._folder)}",
             )
-        return made
 
 
 class _Connection:
@@ -191,23 +204,65 @@ class _Connection:
         self._from: IO[bytes] = self._process.stdout  # type: ignore[assignment] # so is this
         weakref.finalize(self, _end, self._process, self._errors)
         self._ids = itertools.count(1)
+        self._limit_s: float | None = None
+        """How long the server had, once that was too long."""
+        self._moved = 0
+        """Bytes of files that have come or were taken."""
+        self._extensions: dict[bytes, bytes] = {}
+
+    def greet(self) -> None:
+        """Agree on the version of the protocol."""
         self._send(_INIT, struct.pack(">I", 3))
         kind, body = self._receive()
         if kind != _VERSION:
             raise _not_sftp(self._host)
         self._extensions = _pairs(body[4:])
 
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """End the connection if what is done meanwhile takes too long.
+
+        A server has more time as bytes of a file come or are taken, not for those that it claims.
+        """
+        before, started = self._moved, time.monotonic()
+        is_done = threading.Event()
+
+        def limit_s() -> float:
+            return ANSWER_TIMEOUT_S + (self._moved - before) / MIN_BYTES_PER_S
+
+        def watch() -> None:
+            while not is_done.wait(max(started + limit_s() - time.monotonic(), 0)):
+                if time.monotonic() >= started + limit_s():
+                    self._limit_s = limit_s()
+                    self._process.kill()  # whoever waits for the server finds it closed
+                    return
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_done.set()
+
     # -- what is asked ----------------------------------------------------------------------
 
-    def list(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
+    def list_bundles(self, folder: str) -> set[str]:
+        """Return the names of the bundles in a folder."""
         handle = self._ask_handle(_OPENDIR, _string(folder))
-        names: list[str] = []
+        names: set[str] = set()
+        number = 0
         while True:
             kind, body = self._ask(_READDIR, _string(handle))
             if kind != _NAME:
                 break
-            names += _listed(body)
+            listed = _listed(body)
+            names.update(filter(BUNDLE_NAME.fullmatch, listed))
+            number += len(listed)
+            if number > MAX_NAMES:
+                raise NotReadable(
+                    f"{self._host} lists more than {MAX_NAMES:,} names in {folder}",
+                    hint="choose a folder of its own for the sync",
+                )
         self._ask(_CLOSE, _string(handle))
         return names
 
@@ -236,7 +291,7 @@ class _Connection:
     def read(self, path: str, size: int) -> bytes:
         """Return the first bytes of a file; fewer where it has become shorter."""
         handle = self._ask_handle(_OPEN, _string(path) + struct.pack(">II", _READABLE, 0))
-        out = bytearray(size)
+        out = bytearray()  # as long as what has come, whatever the server claims
         wanted = deque((at, min(CHUNK_BYTES, size - at)) for at in range(0, size, CHUNK_BYTES))
         asked: dict[int, tuple[int, int]] = {}
         end = size
@@ -251,7 +306,10 @@ class _Connection:
             if not data:
                 end = min(end, at)
                 continue
+            data = data[:length]
+            out.extend(bytes(max(at + len(data) - len(out), 0)))
             out[at : at + len(data)] = data
+            self._moved += len(data)
             if len(data) < length:
                 wanted.append((at + len(data), length - len(data)))
         self._ask(_CLOSE, _string(handle))
@@ -271,6 +329,7 @@ class _Connection:
             if in_flight == MAX_IN_FLIGHT:
                 refusal = self._refusal() or refusal
                 in_flight -= 1
+                self._moved += CHUNK_BYTES
         for _ in range(in_flight):
             refusal = self._refusal() or refusal
         if b"fsync@openssh.com" in self._extensions and refusal is None:
@@ -371,6 +430,11 @@ class _Connection:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         text = "\n".join(lines)
+        if self._limit_s is not None:
+            return NotReadable(
+                f"{self._host} gave no end of an answer within {self._limit_s:.0f} seconds",
+                hint="is it the server you mean? what was sent stays; try again later",
+            )
         if not lines:
             return NotReadable(
                 f"the connection to {self._host} was lost",

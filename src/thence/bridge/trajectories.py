@@ -8,14 +8,24 @@ should is left out or refused with a reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
-from thence.agents.records import fields, objects
+from thence.agents.records import (
+    answer,
+    call,
+    fields,
+    note,
+    objects,
+    prompt,
+    thought,
+    usage_with_cache,
+)
 from thence.bridge.atif import MAIN, OURS, Object
 from thence.bridge.record_json import Parcel, fact_in, parcel_in
 from thence.errors import NotReadable
-from thence.format import tools
 from thence.format.facts import Block, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
@@ -58,8 +68,7 @@ def written_by(document: Mapping[str, JSON]) -> str:
     by = _ours(document).get("by")
     if isinstance(by, str):
         return by
-    agent = document.get("agent")
-    names = [agent.get(key) for key in ("name", "version")] if isinstance(agent, dict) else []
+    names = [fields(document.get("agent")).get(key) for key in ("name", "version")]
     return " ".join(part for part in names if isinstance(part, str))
 
 
@@ -128,14 +137,21 @@ def _payload_at(stub: Object, steps: Sequence[Object]) -> JSON:
 
 def _foreign_parcel(document: Object, name: str) -> Parcel:
     session = word(document.get("session_id")) or word(document.get("trajectory_id")) or name
-    uid = f"{FLAVOR}:{one_line(session, _NAME_LENGTH)}"
-    return Parcel(uid, list(_facts(document, MAIN, 0)))
+    return Parcel(f"{FLAVOR}:{_id_of(session)}", list(_facts(document, MAIN, 0)))
+
+
+def _id_of(name: str) -> str:
+    """Return a session's id of what another program calls it: another name has another id."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[: _NAME_LENGTH - 20]
+    if plain == name:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{plain}-{digest}".strip("-")
 
 
 def _facts(trajectory: Object, channel: str, depth: int) -> Iterator[Fact]:
     """Yield the records of a trajectory, then those of the subagents in it."""
-    agent = trajectory.get("agent")
-    about = agent if isinstance(agent, dict) else {}
+    about = fields(trajectory.get("agent"))
     model = word(about.get("model_name")) or None
     if channel == MAIN:
         yield Fact(
@@ -196,8 +212,7 @@ def _step_facts(step: Object, number: int, channel: str, model: str | None) -> I
             cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
             **where,
         )
-    raw = step.get("observation")
-    observation: Object = raw if isinstance(raw, dict) else {}
+    observation = fields(step.get("observation"))
     results = tuple(_results(observation.get("results")))
     if results:
         node = Node(f"{name}/results", flags=flags & Is.REPLAYED, answers=answers_of(results))
@@ -206,27 +221,17 @@ def _step_facts(step: Object, number: int, channel: str, model: str | None) -> I
 
 
 def _agent_blocks(step: Object) -> Iterator[Block]:
-    thought = step.get("reasoning_content")
-    if isinstance(thought, str) and thought:
-        payload = {"type": "thinking", "thinking": thought}
-        yield Block("thinking", "assistant", one_line(thought), payload)
-    for text in _texts(step.get("message")):
-        yield Block("assistant_msg", "assistant", one_line(text), {"type": "text", "text": text})
-    for call in objects(step.get("tool_calls")):
-        tool, arguments = word(call.get("function_name")), call.get("arguments")
-        short = tools.summary(tool, arguments)
-        yield Block(
-            "tool_call", "assistant", short, arguments, tool, word(call.get("tool_call_id")) or None
-        )
+    if reasoning := word(step.get("reasoning_content")):
+        yield thought(reasoning)
+    yield from map(answer, _texts(step.get("message")))
+    for item in objects(step.get("tool_calls")):
+        name = word(item.get("tool_call_id")) or None
+        yield call(word(item.get("function_name")), item.get("arguments"), name)
 
 
 def _said_blocks(step: Object, source: JSON) -> Iterator[Block]:
     for text in _texts(step.get("message")):
-        payload = {"type": "text", "text": text}
-        if source == "user":
-            yield Block("user_msg", "user", one_line(text), payload)
-        else:
-            yield Block("lifecycle", "system", one_line(text), payload)
+        yield prompt(text) if source == "user" else note(text, {"type": "text", "text": text})
 
 
 def _texts(message: JSON) -> Iterator[str]:
@@ -246,8 +251,7 @@ def _texts(message: JSON) -> Iterator[str]:
 def _results(results: JSON) -> Iterator[Block]:
     for result in objects(results):
         content = result.get("content")
-        extra = result.get("extra")
-        failed = extra.get("is_error") if isinstance(extra, dict) else None
+        failed = fields(result.get("extra")).get("is_error")
         call = word(result.get("source_call_id")) or None
         kind, role = ("tool_result", "tool") if call else ("lifecycle", "user")
         payload = list(_parts(content)) if isinstance(content, list) else content
@@ -278,12 +282,11 @@ def _usage(metrics: JSON) -> Usage | None:
     """Return what a step took; cached tokens are part of the prompt there."""
     if not isinstance(metrics, dict):
         return None
-    extra = metrics.get("extra")
-    prompt, cached = count(metrics.get("prompt_tokens")), count(metrics.get("cached_tokens"))
-    written = count(extra.get("cache_creation_input_tokens")) if isinstance(extra, dict) else 0
-    cached = min(cached, prompt)
-    written = min(written, prompt - cached)
-    output = count(metrics.get("completion_tokens"))
-    if not prompt and not output:
-        return None
-    return Usage(prompt - cached - written, output, written, cached)
+    written = fields(metrics.get("extra")).get("cache_creation_input_tokens")
+    usage = usage_with_cache(
+        metrics.get("prompt_tokens"),
+        count(metrics.get("completion_tokens")),
+        read=metrics.get("cached_tokens"),
+        written=written,
+    )
+    return usage if usage.total else None

@@ -16,7 +16,7 @@ import click
 
 from thence import __version__
 from thence.cli import screen
-from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full
+from thence.errors import STOPPED, DiskFull, ThenceError, is_disk_full, remedy
 
 COMMANDS = {
     "sweep": "Import new lines of your agents' logs; deletes nothing.",
@@ -136,6 +136,8 @@ def module_of(name: str) -> str:
 def load_command(name: str) -> click.Command:
     """Import a command; one that runs another one asks for it here instead of importing it."""
     command: click.Command = importlib.import_module(f"thence.cli.{module_of(name)}").command
+    if not (command.help or "").startswith(COMMANDS[name]):  # a module may say more
+        command.help = COMMANDS[name]
     return command
 
 
@@ -306,9 +308,9 @@ def _of_the_system(error: OSError) -> ThenceError:
 
     sys.stdout = io.StringIO()
     if is_disk_full(error):
-        return DiskFull(f"{error.filename or 'the answer'} cannot be written")
+        return DiskFull(f"{error.filename or 'a file'} cannot be written")
     where = f": {error.filename}" if error.filename else ""
-    hint = "Check free space, permissions and the path. THENCE_HOME selects another folder."
+    hint = f"{remedy(error)}; THENCE_HOME selects another folder"
     return ThenceError(f"{error.strerror or error}{where}", hint=hint)
 
 

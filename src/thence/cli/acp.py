@@ -9,6 +9,7 @@ import click
 
 from thence import __version__
 from thence.cli import wiring
+from thence.errors import ThenceError
 
 if TYPE_CHECKING:
     from thence.memory.store import SessionRow
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 @click.command(
     "acp",
-    help="Show all sessions in editors (ACP), or record an ACP agent.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="Name it in your editor's list of agents: command thence, argument acp. With -- COMMAND"
     " it runs that agent unchanged and records it in the journal: thence acp -- opencode acp.",
@@ -26,10 +26,17 @@ def command(words: tuple[str, ...]) -> int:
     """Answer an editor on stdin and stdout."""
     if words:
         return _record(words)
+    from thence.agents.profiles import label_of
     from thence.bridge.acp_agent import ArchiveAgent
 
     with wiring.store(must_exist=False) as store:
-        agent = ArchiveAgent(store, version=__version__, resume=_resume, label=_label)
+        agent = ArchiveAgent(
+            store,
+            version=__version__,
+            resume=_resume,
+            clean=lambda loaded: wiring.gate().session(loaded),
+            label=label_of,
+        )
         agent.serve(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
@@ -44,7 +51,6 @@ def _record(words: tuple[str, ...]) -> int:
 def _resume(row: SessionRow) -> str:
     """Return the command that resumes a session."""
     from thence.cli.resume_plans import plan_resume
-    from thence.errors import ThenceError
     from thence.format.figures import argument
 
     native = argument(row.session.native_session_id)
@@ -54,10 +60,3 @@ def _resume(row: SessionRow) -> str:
         return plan_resume(row, wiring.adapters()).line
     except ThenceError:  # nothing here resumes it; a copy for another agent can go on
         return f"thence resume {native} --with AGENT"
-
-
-def _label(name: str) -> str:
-    from thence.agents.profiles import agent_of
-
-    agent = agent_of(name)
-    return agent.label if agent is not None else name

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from thence.cli import options, wiring
 from thence.cli.columns import DIM, agent_label, tell, tilde, title_text, when
@@ -21,7 +22,6 @@ MAX_ROWS: Final = 3
 
 @click.command(
     "ask",
-    help="Answer a question from past sessions: what was done, decided and learned.",
     epilog="The two or three sessions that matter: what was asked, decided and changed, what failed"
     " and what fixed it, how it ended, with the names of the events; thence show ID --around EVENT"
     " opens one. Filters are those of thence search. No model is called.",
@@ -38,13 +38,12 @@ MAX_ROWS: Final = 3
 @options.as_json
 def command(question: tuple[str, ...], tokens: int, number: int, *, json: bool) -> int:
     """Print the page."""
-    import msgspec
-
     from thence.memory.notes import read_notes
     from thence.memory.recap import CHARACTERS_PER_TOKEN, recap, sections
 
     with wiring.store(must_exist=True) as store:
-        page = recap(store, read_notes(wiring.home()), " ".join(question), sessions=number)
+        notes, asked = read_notes(wiring.home()), " ".join(question)
+        page = recap(store, notes, asked, wiring.status(), sessions=number)
     if json:
         say(as_json(msgspec.to_builtins(page)))
         return 0
@@ -67,8 +66,9 @@ def _section(session: RecalledSession | None, texts: list[str]) -> list[str]:
     ended = when(session.ended_at)
     about = (
         f"{agent_label(agent)} {native[:NAME]}",
+        session.origin,
         f"{ended.astimezone():%Y-%m-%d}" if ended else "undated",
-        OUTCOME_NAMES.get(session.outcome, session.outcome),
+        OUTCOME_NAMES[session.outcome],
         "transcript removed" if session.is_evicted else "",
         tilde(session.project or ""),
     )

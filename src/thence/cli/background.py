@@ -86,13 +86,13 @@ def claim(home: Path, port: int) -> Iterator[None]:
 
 def start(home: Path, port: int) -> RunningServer:
     """Start the server of a home; one that runs is used, one of another version replaced."""
-    from thence.cli import scheduling, services
+    from thence.cli import scheduling
 
     there = find_running(home)
     if there is not None and there.version == __version__:
         return there
     launcher.ensure(home)
-    if there is not None and (restart := services.restart_command(there.pid)):
+    if there is not None and (restart := scheduling.restart_command(there.pid)):
         scheduling.run_all([restart], must=True)
         return _wait_for_server(home, lambda: True)
     if there is not None:

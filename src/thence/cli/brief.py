@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from thence.cli import options, wiring
 from thence.cli.columns import present
 from thence.cli.terminal import answer, clean
-from thence.serve.ready_briefs import MAX_HOOK_INPUT_CHARS, MAX_HOOK_SECONDS, end_silently
+from thence.memory.projects import repository_of
+from thence.serve.ready_briefs import (
+    MAX_HOOK_INPUT_CHARS,
+    MAX_HOOK_SECONDS,
+    BriefOrigin,
+    answer_hook,
+    end_silently,
+    frame_lines,
+    hook_json,
+)
 
 if TYPE_CHECKING:
     from thence.serve.brief import Brief
 
 MIN_TOKENS, MAX_TOKENS = 100, 10_000
+_CONFIRM = "hooks leave out what is unconfirmed"
 
 
 @click.command(
@@ -42,30 +55,51 @@ def command(folder: Path, *, tokens: int | None, hook: str | None, json: bool) -
     """Print the brief of the repository that holds a folder."""
     if hook:
         return _answer_hook(hook)
-    from thence.memory.projects import repository_of
-
     project = str(repository_of(folder.resolve()))
     brief, text = _brief_of(project, tokens)
-    import msgspec
-
     lines = text.split("\n") if text else [f"no session in {project} is stored yet"]
+    lines += _hints(brief)
     return answer({**msgspec.to_builtins(brief), "text": text}, map(clean, lines), json=json)
 
 
+def _hints(brief: Brief) -> Iterator[str]:
+    """Yield how to confirm what is shown here and not given to agents."""
+    from thence.cli.notes import NOTE_ID_CHARS
+
+    ids = [item["uuid"][:NOTE_ID_CHARS] for item in brief.decisions if item["is_withheld"]]
+    if ids:
+        yield f"{_CONFIRM}: thence note --confirm {' '.join(ids)}"
+    sessions = (brief.last or {}, *brief.todos)
+    uids = dict.fromkeys(item["session_uid"] for item in sessions if item.get("is_withheld"))
+    if uids:
+        names = " ".join(shlex.quote(uid) for uid in uids)
+        yield f"{_CONFIRM}: thence import --confirm {names}"
+
+
 def _brief_of(
-    project: str, tokens: int | None = None, without: str | None = None
+    project: str, tokens: int | None = None, without: str | None = None, *, for_hook: bool = False
 ) -> tuple[Brief, str]:
     """Return the brief of a repository, and its text."""
     from thence.memory.budgets import budget_warnings
-    from thence.memory.notes import read_notes
+    from thence.memory.labels import texts_of
+    from thence.memory.notes import read_confirmations
     from thence.serve.brief import brief_text, make_brief
 
     with wiring.store() as store:
         budgets = budget_warnings(wiring.budget_uses(store, present()), project)
-        notes = read_notes(wiring.home())
-        brief = make_brief(store, notes, project, without=without, budgets=budgets)
+        notes = texts_of(wiring.clean_notes())
+        brief = make_brief(
+            store,
+            notes,
+            project,
+            without=without,
+            budgets=budgets,
+            confirmed=read_confirmations(wiring.home()),
+            for_hook=for_hook,
+            rules=wiring.own_rules(store),
+        )
     limit = tokens or wiring.settings()["session_memory.brief.tokens"]
-    return brief, brief_text(brief, wiring.redactor().redact, max_tokens=limit)
+    return brief, brief_text(brief, max_tokens=limit)
 
 
 def _answer_hook(agent: str) -> int:
@@ -89,8 +123,6 @@ def _hook_answer(agent: str) -> str:
     """Return what is printed for the hook of an agent; empty for nothing."""
     import json
 
-    from thence.serve.ready_briefs import answer_hook, hook_json
-
     try:
         request = sys.stdin.read(MAX_HOOK_INPUT_CHARS)
         answer = answer_hook(agent, request)
@@ -105,19 +137,16 @@ def _hook_answer(agent: str) -> str:
 
 def _hook_text(folder: Path, session_uid: str) -> str:
     """Return the brief for a session that starts in a folder; empty where none is wanted."""
-    from thence.memory.projects import repository_of
-    from thence.serve.ready_briefs import BriefOrigin, frame_lines
-
     project = str(repository_of(folder))
     origin = BriefOrigin(wiring.home(), project)
     if origin.is_excluded or origin.is_empty():
         return ""
     if origin.has_budgets or origin.store is None:
-        return _brief_of(project, without=session_uid)[1]
-    from thence.memory.notes import read_notes
+        return _brief_of(project, without=session_uid, for_hook=True)[1]
+    from thence.memory.labels import texts_of
     from thence.serve.brief import save_brief
 
     with wiring.store() as store:
-        notes = read_notes(wiring.home())
-        lines = save_brief(store, notes, origin, wiring.redactor().redact, session_uid)
+        notes = texts_of(wiring.clean_notes())
+        lines = save_brief(store, notes, origin, session_uid, rules=wiring.own_rules(store))
     return frame_lines(project, lines, origin.max_tokens)

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from thence import system
+from thence.agents.profiles import agents
 from thence.cli import wiring
 from thence.cli.columns import agent_label, present, short_id, since, tilde, when
-from thence.cli.findings import Finding, Level
-from thence.cli.source_checks import clients, end_of_path, skips, sources
-from thence.cli.terminal import clean, several, size
+from thence.cli.deletion import own_names
+from thence.cli.source_checks import Finding, Level, clients, skips, sources
+from thence.cli.terminal import clean, several, size, size_limit
 from thence.errors import ThenceError
 from thence.format.figures import argument
+from thence.memory.reports import count_losses, losses_of
+from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
@@ -63,14 +67,9 @@ def integrity(store: Store, *, deep: bool) -> Iterator[Finding]:
     """Check the database and that every payload that a row names can be read."""
     yield from _database(store, deep=deep)
     yield from _packs(store, deep=deep)
-    losses = [
-        removal
-        for removal in store.read_table("removals")
-        if removal["what"] == "session_memory.data_loss"
-    ]
-    if losses:
-        words = f"{several(len(losses), 'session')} removed before they were analysed"
-        yield Finding("losses", "warning", words, "thence store gc -n", {"removals": losses})
+    if losses := losses_of(store):
+        details: dict[str, JSON] = {"lost": losses}
+        yield Finding("losses", "warning", count_losses(losses), "thence store gc -n", details)
 
 
 def _database(store: Store, *, deep: bool) -> Iterator[Finding]:
@@ -164,10 +163,10 @@ def rules(store: Store) -> Iterator[Finding]:
     """Compare the rules by which sessions were stored with those of today."""
     fingerprint = wiring.fingerprint()
     counts: Counter[str] = Counter()
-    for stored in store.known().sessions.values():
+    for uid, stored in store.known().sessions.items():
         parts = [
             part
-            for part in fingerprint.changed_parts(stored)
+            for part in fingerprint.changed_parts(uid, stored)
             if part != "reader" or not stored.gone
         ]
         counts.update(parts[:1])
@@ -189,18 +188,19 @@ def caps(store: Store | None) -> Iterator[Finding]:
         policy = wiring.policy()
         known = store.known()
         used = sum(session.bytes for session in known.sessions.values() if session.evicted is None)
-        over = used > policy.raw_soft_cap_bytes
-        words = f"transcripts {size(used)} of {size(policy.raw_soft_cap_bytes)}"
+        soft, cap = policy.raw_soft_cap_bytes, policy.distilled_cap_bytes
+        over = used > soft
+        words = f"transcripts {size(used, soft)} of {size_limit(soft)}"
         yield Finding(
             "caps", "warning" if over else "ok", words, "thence store gc" if over else None
         )
-        if known.distilled_bytes > policy.distilled_cap_bytes:
-            words = f"digests use {size(known.distilled_bytes)}, over their limit"
+        if known.distilled_bytes > cap:
+            words = f"digests use {size(known.distilled_bytes, cap)}, over {size_limit(cap)}"
             yield Finding("", "warning", words, "thence config")
         if known.pending:
-            yield Finding(
-                "", "note", "removed data is not erased yet: a reader is active", "thence sweep"
-            )
+            is_file = hasattr(store, "path")
+            why = "a reader is active" if is_file else "deleted rows are still in tables"
+            yield Finding("", "note", f"removed data is not erased yet: {why}", "thence sweep")
     yield from _projects()
 
 
@@ -218,6 +218,11 @@ def _projects() -> Iterator[Finding]:
             f"recorded project {clean(project)} is over its limit by {several(number, 'session')}"
         )
         yield Finding("", "note", words, "thence store gc -n")
+    left = [step.segment.path for step in steps if step.what == "clear" and step.segment]
+    if left:
+        words = f"a killed process left {several(len(left), 'file')} without a session: "
+        words += clean(tilde(str(left[0]))) + (", …" if len(left) > 1 else "")
+        yield Finding("", "note", words, "thence store gc -n")
     stale = [step.files.size for step in steps if step.what == "prune"]
     if stale:
         words = f"the history has {several(len(stale), 'old file')}, {size(sum(stale))}"
@@ -225,6 +230,58 @@ def _projects() -> Iterator[Finding]:
     warning = journal.history.warning()
     if warning is not None:
         yield Finding("", "note", warning)
+
+
+def forgotten(store: Store, home: Path) -> Iterator[Finding]:
+    """Name what is left of sessions that were deleted for good: they are known by hashes only."""
+    known = store.known(())
+    if not known.forgotten:
+        return
+    left: dict[str, str] = {}
+    for removal in store.read_table("removals"):
+        if known.is_forgotten(uid := str(removal["uid"])):
+            left[uid] = "the list of removals"
+    for path in _books(home, getattr(store, "path", None)):
+        for uid in filter(known.is_forgotten, _ids_in(path)):
+            left.setdefault(uid, tilde(str(path)))
+    for uid, path in own_names(store):
+        if known.is_forgotten(uid):
+            left.setdefault(uid, tilde(str(path)))
+    for uid, where in left.items():
+        words = f"{short_id(uid.partition(':')[2])} was deleted for good, and is named in {where}"
+        fix = f"thence store forget {argument(uid)}"
+        yield Finding("deleted", "warning", clean(words), clean(fix), {"session_uid": uid})
+    if not left:
+        words = f"{several(len(known.forgotten), 'session')} deleted for good, none is named"
+        yield Finding("deleted", "ok", words)
+
+
+def _books(home: Path, store: Path | None) -> Iterator[Path]:
+    """Yield the files of a home that name sessions: neither logs nor payloads nor a database."""
+    from thence.memory.disk import paths_below
+
+    others = (home / "sessions", home / "sync" / "git")
+    for path in paths_below(home):
+        is_database = store is not None and path.name.startswith(store.name)
+        is_other = is_database or path.suffix == ".pack" or any(o in path.parents for o in others)
+        if not is_other and path.is_file() and not path.is_symlink():
+            yield path
+
+
+def _ids_in(path: Path) -> Iterator[str]:
+    """Yield what looks like the id of a session in the name and the bytes of a file."""
+    names = "|".join(map(re.escape, agents()))
+    pattern = re.compile(rf"({names})[:-]([0-9A-Za-z][\w.-]{{3,127}})".encode())
+    with contextlib.suppress(OSError):  # removed while we look
+        body = path.read_bytes()
+        for match in pattern.finditer(os.fsencode(path.name) + b"\n" + body):
+            agent, name = (part.decode() for part in match.groups())
+            # In a packed file the next byte may look like one more letter.
+            yield from (
+                f"{agent}:{name}",
+                f"{agent}:{name.removesuffix('.json')}",
+                f"{agent}:{name[:36]}",
+            )
 
 
 # -- the home -------------------------------------------------------------------------------
@@ -293,10 +350,10 @@ def space(home: Path, unread: int) -> Iterator[Finding]:
     details: dict[str, JSON] = {"free_bytes": free, "total_bytes": total}
     fix = "free some space, then thence sweep"
     if free < FULL_DISK_BYTES and unread:
-        words = f"the disk is full: {words}; {size(unread)} of logs cannot be imported"
+        words = f"too little disk space: {words}; {size(unread)} of logs cannot be imported"
         yield Finding("disk", "bad", words, fix, details)
     elif free < FULL_DISK_BYTES:
-        yield Finding("disk", "warning", f"the disk is full: {words}", fix, details)
+        yield Finding("disk", "warning", f"too little disk space: {words}", fix, details)
     elif free < LOW_DISK_BYTES and free < LOW_DISK_SHARE * total:
         yield Finding("disk", "warning", f"the disk is nearly full: {words}", fix, details)
     else:
@@ -344,12 +401,12 @@ def clock(store: Store | None) -> Iterator[Finding]:
 
 def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
     """Tell which agents call us, and which should have."""
-    from thence.cli.hook_install import describe_status, fix_of, names, status_of
+    from thence.cli.hook_install import NAMES, describe_status, fix_of, status_of
 
     now = present()
     roots = wiring.roots(known)
     without: list[str] = []
-    for agent in names():
+    for agent in NAMES.names():
         if agent not in roots:
             continue
         try:
@@ -376,8 +433,6 @@ def hooks(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
 
 def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
     """Say so when sessions went on and the hook did not say so."""
-    from thence.memory.store import Filter
-
     seen = when(status["last_nudge"])
     if seen is None:
         return None
@@ -391,7 +446,7 @@ def _silent(store: Store, agent: str, status: dict[str, JSON]) -> str | None:
 
 def setup_parts(home: Path) -> Iterator[Finding]:
     """Tell whether what setup installed is there and runs."""
-    from thence.cli import launcher, scheduling, services, setup_parts
+    from thence.cli import launcher, scheduling, setup_parts
 
     recorded = setup_parts.read_record(home)
     known = {part.name: part for part in setup_parts.PARTS}
@@ -403,7 +458,7 @@ def setup_parts(home: Path) -> Iterator[Finding]:
                 words = f"{name} of {owner} {problem}"
                 details: dict[str, JSON] = {"part": name, "whose": owner}
                 yield Finding("setup", "warning", clean(words), "thence setup", details)
-    for way in (*scheduling.active_means(), *services.active_services()):
+    for way in (*scheduling.active_means(), *scheduling.active_services()):
         if stopped := way.problem():
             wrong += 1
             yield Finding("setup", "warning", clean(stopped.words), stopped.fix)
@@ -420,12 +475,12 @@ def viewer(home: Path) -> Iterator[Finding]:
     from shlex import join
 
     from thence import __version__
-    from thence.cli import background, services
+    from thence.cli import background, scheduling
 
     server = background.find_running(home)
     if server is not None and server.version != __version__:
         words = f"the viewer runs version {server.version}, this is {__version__}"
-        restart = services.restart_command(server.pid)
+        restart = scheduling.restart_command(server.pid)
         fix = join(restart) if restart else "thence serve --background"
         yield Finding("viewer", "warning", clean(words), fix)
     elif server is not None:
@@ -480,12 +535,13 @@ def journals(store: Store | None) -> Iterator[Finding]:
     """Name journals that projects keep with themselves and of which sessions are not stored."""
     from thence.agents.thence.reader import Native
 
-    stored = store.known().sessions if store is not None else {}
+    inventory = store.known() if store is not None else None
     known = wiring.local_journals(store) if store is not None else []
     here = Path.cwd()
     for folder in dict.fromkeys([*known, here]):
         local = Native().find_local(folder)
-        missing = [source.uid for source in local if source.uid not in stored]
+        uids = (source.uid for source in local)
+        missing = [uid for uid in uids if inventory is None or inventory.is_new(uid)]
         if missing:
             place = clean(tilde(str(folder)))
             words = f"{several(len(missing), 'session')} recorded in {place} not imported"
@@ -506,35 +562,19 @@ def other_layouts(known: Mapping[str, Adapter]) -> Iterator[Finding]:
             yield Finding("layout", "warning", clean(f"{words}: not read"), clean(fix), details)
 
 
-# -- links ----------------------------------------------------------------------------------
-
-
-def links() -> Iterator[Finding]:
-    """Name links below the agents' folders: what lies behind them is not read."""
-    from thence.agents.files import SKIPPED_LINKS
-
-    paths = sorted(SKIPPED_LINKS)
-    if paths:
-        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        words = f"{several(len(paths), 'link')} not followed: {end_of_path(tilde(paths[0]))}{more}"
-        fix = "move the folder back, or link the agent's entire folder instead"
-        yield Finding("links", "warning", words, fix, {"links": [clean(path) for path in paths]})
-
-
 # -- other packages -------------------------------------------------------------------------
 
 
 def extensions() -> Iterator[Finding]:
     """Name what of other packages cannot be used: adapters, stores, digesters."""
-    from thence.agents import packages
+    from thence.agents import guard, packages
     from thence.memory import digest, store
 
     digest.digesters()
     for point in packages.entry_points(store.GROUP):
         if not packages.is_ours(point):
             try:
-                with packages.foreign():
-                    point.load()
+                guard.try_import(point)
             except packages.ForeignFailure as error:
                 packages.note_problem(point, str(error))
     for problem in packages.problems():
@@ -551,14 +591,12 @@ def extensions() -> Iterator[Finding]:
 
 
 def run_all(*, deep: bool) -> list[Finding]:
-    """Look at everything; a check that fails is told as such."""
-    from contextlib import ExitStack
-
+    """Look at everything; a check that fails is told as such. Words of logs are redacted."""
     home = wiring.home()
     out: list[Finding] = []
     with ExitStack() as stack:
         try:
-            wiring.settings()
+            gate = wiring.printing_gate()
             known = wiring.adapters()
             store = stack.enter_context(wiring.store()) if wiring.has_store() else None
         except ThenceError as error:  # what needs no store is still worth saying
@@ -575,6 +613,8 @@ def run_all(*, deep: bool) -> list[Finding]:
                 ("store", lambda: integrity(opened, deep=deep)),
                 ("rules", lambda: rules(opened)),
             ]
+            if deep:
+                checks += [("deleted", lambda: forgotten(opened, home))]
         else:
             out.append(Finding("store", "note", "no sessions stored yet", "thence sweep"))
         checks += [
@@ -586,11 +626,18 @@ def run_all(*, deep: bool) -> list[Finding]:
             ("cadence", lambda: cadence(store)),
             ("journals", lambda: journals(store)),
             ("layout", lambda: other_layouts(known)),
-            ("links", links),
             ("packages", extensions),
             *_homely(home, unread),
         ]
-        return [*read, *_run(checks), *out]
+        findings = [*read, *_run(checks), *out]
+        return [
+            finding._replace(
+                words=gate.value(finding.words),
+                more=gate.value(finding.more),
+                details=gate.value(finding.details),
+            )
+            for finding in findings
+        ]
 
 
 def _homely(home: Path, unread: int) -> Sequence[tuple[str, Callable[[], Iterable[Finding]]]]:
@@ -612,8 +659,3 @@ def _run(checks: Iterable[tuple[str, Callable[[], Iterable[Finding]]]]) -> Itera
             yield Finding(topic, "bad", error.message, error.hint)
         except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
             yield Finding(topic, "bad", f"check failed: {clean(str(error))}")
-
-
-def report_time() -> str:
-    """Return the time of a report."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thence.cli.screen import tell as tell
 from thence.cli.terminal import clean, columns, cut, style
+from thence.format.derived_events import time_of
 from thence.format.figures import TICKS as TICKS
 from thence.format.figures import ago as ago
 from thence.format.figures import money as money
@@ -182,13 +183,8 @@ def since(then: datetime, now: datetime) -> str:
     return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
-def when(text: str | None) -> datetime | None:
-    """Read a time of the store."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
+when: Final = time_of
+"""Reads a time of the store."""
 
 
 def title_text(title: str | None) -> str:

@@ -15,7 +15,6 @@ _PLACES = {
 
 @click.command(
     "completion",
-    help="Print the completion script of your shell.",
     epilog=f"{'; '.join(_PLACES.values())}.",
 )
 @click.argument("shell", type=click.Choice(sorted(_PLACES)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as text
 import os
 from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -13,13 +14,12 @@ from thence import config
 from thence.cli import options, settings_file, wiring
 from thence.cli.columns import DIM, TextCell, table, tilde
 from thence.cli.file_changes import Edit, carry_out
-from thence.cli.terminal import answer, clean, several, size, width
+from thence.cli.terminal import answer, clean, several, size_limit, width
 from thence.errors import BadConfig
 
 
 @click.command(
     "config",
-    help="Show every setting, its value and its origin.",
     epilog="Settings are in config.toml in the data folder. An excluded project is no longer"
     " imported; its stored sessions stay until you delete them with thence store forget. Task"
     " names and digest plug-ins: docs/digesters.md.",
@@ -47,8 +47,6 @@ def command(name: str | None, exclude: str | None, include: str | None, *, json:
 
 def _settings_like(name: str, known: Collection[str]) -> str:
     """Return a hint with the settings that a name may mean."""
-    from difflib import get_close_matches
-
     ends = {setting.rpartition(".")[2]: setting for setting in known}
     near = [setting for setting in known if name in setting]
     near = near or [ends[end] for end in get_close_matches(name, ends)]
@@ -91,7 +89,7 @@ def lines(values: dict[str, config.SettingValue], room: int) -> Iterator[str]:
 
 def _shown(name: str, value: object) -> str:
     if name.endswith("_bytes") and isinstance(value, int):
-        return size(value)
+        return size_limit(value)
     if isinstance(value, str):
         return tilde(value)
     return "-" if value is None or value in ([], {}) else text.dumps(value, ensure_ascii=False)

@@ -43,7 +43,7 @@ def command(source: str, target: str, *, json: bool) -> int:
             )
         theirs = _open(stack, target)
         shown = sys.stderr.isatty() and not json
-        report = copying.copy(ours, theirs, _progress if shown else lambda _: None)
+        report = copying.copy(ours, theirs, wiring.rules(), _progress if shown else lambda _: None)
     return answer(report, _lines(report), json=json, code=1 if report.different else 0)
 
 

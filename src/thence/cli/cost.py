@@ -39,7 +39,7 @@ PERIODS = ("day", "week", "month")
 """Shown in their order, the latest last; all else is sorted by money."""
 
 
-@click.command("cost", help="Show what sessions cost.")
+@click.command("cost")
 @click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True)
 @options.agent
 @options.project
@@ -114,7 +114,7 @@ class CostLines:
         self._head = f"{bill.by}, {zone}" if bill.by in PERIODS else bill.by
         self.parts = bill.parts
         self.total = bill.total
-        self.bounds = bill.bounds
+        self._bound_note = bill.bound_note
         self.unpriced = bill.unpriced
         self._rows: dict[str, SessionRow] = {}
         self._ids: dict[str, str] = {}
@@ -195,15 +195,8 @@ class CostLines:
                 yield from _wrap(f"▲ not included: {clean(str(part))}", room)
             if (more := len(self.unpriced) - _UNPRICED_SHOWN) > 0:
                 yield from _wrap(f"▲ and {several(more, 'more model')}, see --json", room)
-        if self.bounds:
-            reasons: dict[str, int] = {}
-            for row in self.bounds:
-                for why in row.lower_bound:
-                    reasons[why] = reasons.get(why, 0) + 1
-            most = max(reasons, key=reasons.__getitem__)
-            what = several(len(self.bounds), "session")
-            notice = f"▲ at least: {what} with missing or incomplete usage ({clean(most)})"
-            yield from _wrap(notice, room)
+        if self._bound_note:
+            yield from _wrap(f"▲ at least: {self._bound_note}", room)
 
 
 def _wrap(text: str, room: int) -> Iterator[str]:

@@ -3,67 +3,109 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from thence import system
 from thence.cli import wiring
+from thence.cli.push_marks import forget_marks
 from thence.errors import SessionBusy
 
 if TYPE_CHECKING:
-    from thence.memory.store import SessionRow, Store
+    from thence.journal.cleanup import SessionFiles
+    from thence.memory.store import Store
 
 OURS = "thence"
 """The agent whose sessions lie in the home."""
 
 
-def forget(store: Store, row: SessionRow, why: str) -> list[str]:
-    """Delete a session for good; returns it if some of its pages are still in use."""
-    from thence.memory.notes import forget_notes
+def forget(store: Store, uid: str, why: str) -> list[str]:
+    """Delete a session for good; returns it if some of its pages are still in use.
 
-    uid = row.session.session_uid
-    pending = store.remove([uid], why={uid: why}, forget=True)
-    home, name = wiring.home(), row.session.native_session_id
+    The store comes last: until then a session that a kill left half deleted is found by its id.
+    One that the store has forgotten is deleted as far as it is still there.
+    """
+    from thence.memory.notes import forget_notes
+    from thence.memory.unread import forget_unread
+
+    home, (agent, _, name) = wiring.home(), uid.partition(":")
+    own = _files_of(store, uid)  # while the store still knows the projects
     forget_notes(home, uid)
-    for path in _nudges(home, row):
+    forget_marks(home, uid)
+    forget_unread(home, name)
+    for path in _nudges(home, agent, name):
         path.unlink(missing_ok=True)
-    if row.session.flavor == OURS:
-        _remove_own(home, name)
-    wiring.purge_exports(store)
+    if agent == OURS:
+        _remove_own(home, name, own)
+    wiring.purge_exports(store, {uid})
+    pending = store.remove([uid], why={uid: why}, forget=True)
+    wiring.purge_exports(store)  # one that was written meanwhile
     return pending
 
 
-def own_files(row: SessionRow) -> Iterator[Path]:
-    """Yield the files that are ours to remove."""
-    if row.session.flavor != OURS:
+def own_names(store: Store) -> Iterator[tuple[str, Path]]:
+    """Yield the sessions of our own that home and projects name, each with the file or folder."""
+    if system.IS_WINDOWS:  # nothing is recorded there
         return
+    from thence.format.layout import HISTORY
+    from thence.journal import cleanup, history, permissions
+
+    home = wiring.home()
+    for name, path in cleanup.named_sessions(home, wiring.local_journals(store)):
+        yield f"{OURS}:{name}", path
+    for name in permissions.noted_sessions(home):
+        yield f"{OURS}:{name}", home
+    for prompt in history.History(home).read(sys.maxsize):
+        yield f"{OURS}:{prompt['session_id']}", home / HISTORY
+
+
+def own_files(store: Store, uid: str) -> Iterator[Path]:
+    """Yield the files that are ours to remove."""
+    for files in _files_of(store, uid):
+        if files.running:
+            raise SessionBusy(f"{files.session} is being written", hint="end it first")
+        yield from (file.path for file in files.segments)
+        yield from files.beside
+
+
+def _files_of(store: Store, uid: str) -> list[SessionFiles]:
+    """Return what lies of a session of our own in the home, and in a project that keeps its own."""
+    agent, _, name = uid.partition(":")
+    if agent != OURS:
+        return []
     from thence.journal import cleanup
 
-    for files in cleanup.inventory(wiring.home()):
-        if files.session == row.session.native_session_id:
-            if files.running:
-                raise SessionBusy(f"{files.session} is being written", hint="end it first")
-            yield from (file.path for file in files.segments)
-            yield from files.beside
+    home = wiring.home()
+    projects = (None, *wiring.local_journals(store))
+    return [
+        files
+        for project in projects
+        for files in cleanup.inventory(home, local=project)
+        if files.session == name
+    ]
 
 
-def _remove_own(home: Path, name: str) -> None:
+def _remove_own(home: Path, name: str, own: Iterable[SessionFiles]) -> None:
     """Remove the files of a session of our own."""
     from thence.journal import cleanup, history, permissions
 
-    for files in cleanup.inventory(home):
-        if files.session == name:
-            cleanup.remove(files)
+    for files in own:
+        cleanup.remove(files)
+    cleanup.remove_side_files(home, name)
     permissions.remove_notes(home, name)
     history.History(home).forget(name)
 
 
-def _nudges(home: Path, row: SessionRow) -> Iterator[Path]:
+def _nudges(home: Path, agent: str, name: str) -> Iterator[Path]:
     from thence.memory import nudges
 
-    name = f"{row.session.flavor}-{row.session.native_session_id}.json"
-    yield from (home / nudges.FOLDER / start for start in (name, nudges.TAKEN_PREFIX + name))
-    last = home / nudges.LAST_NUDGES_FOLDER / row.session.flavor
+    if not {"/", "\\", "\0"}.isdisjoint(f"{agent}{name}"):  # no hook writes a file of such a name
+        return
+    file = f"{agent}-{name}.json"
+    yield from (home / nudges.FOLDER / start for start in (file, nudges.TAKEN_PREFIX + file))
+    last = home / nudges.LAST_NUDGES_FOLDER / agent
     with contextlib.suppress(OSError):
-        if row.session.native_session_id.encode() in last.read_bytes():
+        if name.encode() in last.read_bytes():
             last.write_bytes(b"{}")  # that the hook was heard may be known, of what not

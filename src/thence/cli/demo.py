@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from thence import system
 from thence.cli import load_command, options, processes, viewer, wiring
@@ -149,8 +150,6 @@ def _unset() -> tuple[str, ...]:
 
 
 def _swept() -> object:
-    import msgspec
-
     with wiring.store(must_exist=False) as store, store.sweeping():
         known = wiring.adapters()
         return msgspec.to_builtins(wiring.sweep_of(store).run(wiring.roots(known)))

@@ -25,7 +25,9 @@ from thence.errors import SessionNotFound
 from thence.memory.cost_totals import with_dollars
 from thence.memory.notes import read_notes
 from thence.memory.recall import with_lineage
+from thence.memory.rows import digests_of
 from thence.memory.search import OUTCOME_NAMES
+from thence.memory.session_status import digest_now
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -36,7 +38,7 @@ MAX_ROWS = 6
 _NAME_COLUMNS = 10
 
 
-@click.command("digest", help="Show a session's digest.")
+@click.command("digest")
 @click.argument("session")
 @options.utc
 @options.as_json
@@ -45,7 +47,7 @@ def command(session: str, *, utc: bool, json: bool) -> int:
     with wiring.store() as store:
         row = with_lineage(store, [wiring.session(store, session)], wiring.labels())[0]
         digest, signals = load_digest(store, row)
-    digest = with_standing(digest, row)
+    digest = digest_now(digest, wiring.status().of(row))
     uid = row.session.session_uid
     notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
     report = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
@@ -56,38 +58,17 @@ def command(session: str, *, utc: bool, json: bool) -> int:
 
 def load_digest(store: Store, row: SessionRow) -> tuple[dict[str, JSON], list[JSON]]:
     """Return the digest and the signals that are stored of a session."""
-    from thence.memory.store import Filter
-
-    wanted = Filter(uids=(row.session.session_uid,))
-    digest = next(iter(store.read_table("digests", wanted)), None)
-    if digest is None and row.session.evicted_at is not None:
+    made = next(digests_of(store, row), None)
+    if made is None and row.session.evicted_at is not None:
         raise SessionNotFound(
             f"{row.session.session_uid} was removed before it was analysed",
             hint="thence note lists such losses",
         )
-    if digest is None:
+    if made is None:
         raise SessionNotFound(
             f"no digest for {row.session.session_uid} yet", hint="run thence sweep"
         )
-    own = {name: value for name, value in digest.items() if name not in ("uid", "change", "at")}
-    signals = [
-        {name: value for name, value in signal.items() if name != "uid"}
-        for signal in store.read_table("signals", wanted)
-    ]
-    return own, signals
-
-
-def with_standing(digest: dict[str, JSON], row: SessionRow) -> dict[str, JSON]:
-    """Return a digest that says of a session that is open now what goes on, not how it ended."""
-    from thence.memory import session_status
-
-    known = wiring.tellers()
-    now = session_status.now(known, wiring.roots(known)).of(row)
-    if now not in ("running", "waiting"):
-        return digest
-    why = "running now" if now == "running" else "waiting for you"
-    own = {name: value for name, value in digest.items() if name != "confidence"}
-    return {**own, "outcome": now, "reasons": [why]}
+    return made.digest, made.signals
 
 
 class DigestText:
@@ -134,7 +115,7 @@ class DigestText:
         yield from self._part("to-dos", (_flat(o.get("text")) for o in self._list("todos")), room)
         for kind, name in (("decision", "decided"), ("note", "noted")):
             notes = (note for note in self._notes if note.kind == kind)
-            yield from self._part(name, (_flat(note.text) for note in notes), room)
+            yield from self._part(name, (_flat(note.marked_text) for note in notes), room)
         yield from self._part("signals", map(_signal, self._signals), room)
 
     def _list(self, name: str) -> list[dict[str, JSON]]:
@@ -152,6 +133,7 @@ class DigestText:
         parts = [
             short_id(session.native_session_id),
             agent_label(session.flavor),
+            clean(self._row.origin),
             session.model,
             " ".join(filter(None, (project(session.cwd), session.git_branch))),
             f"{start.astimezone(zone):%Y-%m-%d %H:%M}" if start else None,

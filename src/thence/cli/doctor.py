@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from thence.agents.unread import as_objects, total_of
 from thence.cli import options, wiring
-from thence.cli.columns import DIM, WIDE, TextCell, table, tell
+from thence.cli.columns import DIM, WIDE, TextCell, present, table, tell
 from thence.cli.terminal import as_json, clean, columns, cut, say, several, style, width
+from thence.memory.reports import count_losses
 
 if TYPE_CHECKING:
-    from thence.cli.findings import Finding
+    from thence.cli.source_checks import Finding
     from thence.format.records import JSON
 
 WARNED_EXIT_CODE = 3
@@ -31,7 +33,6 @@ _MARKS = {"ok": ("✓", "green"), "note": ("○", None), "warning": ("▲", "red
 
 @click.command(
     "doctor",
-    help="Check sources, store, hooks, permissions, clock and disk.",
     epilog="Exit codes: 0 no problems, 3 warnings, 1 something is broken.",
 )
 @click.option("--deep", is_flag=True, help="Also read every payload and every damaged source.")
@@ -53,7 +54,7 @@ def command(*, deep: bool, mend: bool, json: bool) -> int:
             findings = checks.run_all(deep=deep)
         mended = sorted(broken - _broken_sessions(findings))
     if json:
-        report = _object(findings, checks.report_time())
+        report = _object(findings, present(utc=True).isoformat(timespec="seconds"))
         say(as_json(report if mended is None else {**report, "mended": mended}))
     else:
         if mended is not None:
@@ -95,7 +96,9 @@ def _object(findings: Sequence[Finding], at: str) -> JSON:
         }
         for finding in findings
     ]
-    return {"at": at, "ok": code(findings) == 0, "findings": rows}
+    not_read = [item for finding in findings for item in finding.not_read]
+    report = {"at": at, "ok": code(findings) == 0, "not_read": as_objects(not_read)}
+    return {**report, "findings": rows}
 
 
 def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
@@ -117,13 +120,20 @@ def lines(findings: Sequence[Finding], room: int) -> Iterator[str]:
 def _head(findings: Sequence[Finding]) -> str:
     bad = sum(finding.level == "bad" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
-    if bad:
-        return f"{several(bad, 'problem')}, {several(warnings, 'warning')}"
-    if warnings:
-        return f"{several(warnings, 'warning')}; nothing is lost"
-    if any(finding.topic == "cadence" and finding.level == "note" for finding in findings):
-        return "no problems, but nothing imports new sessions automatically"
-    return "no problems"
+    lost: dict[str, str] = next((f.details["lost"] for f in findings if "lost" in f.details), {})
+    not_read = [item for finding in findings for item in finding.not_read]
+    skipped = sum(finding.details.get("skipped", 0) for finding in findings)
+    parts = [count_losses(lost)] if lost else []
+    if bad + warnings:
+        number = several(warnings, "warning")
+        parts.append(f"{several(bad, 'problem')}, {number}" if bad else number)
+    parts += [f"{total_of(not_read)} not read"] if not_read else []
+    parts += [f"{several(skipped, 'line')} skipped"] if skipped else []
+    by_hand = any(finding.topic == "cadence" and finding.level == "note" for finding in findings)
+    if by_hand and not bad + warnings:
+        start = "" if parts else "no problems, but "
+        parts.append(f"{start}nothing imports new sessions automatically")
+    return "; ".join(parts) or "no problems"
 
 
 def _fixes(findings: Sequence[Finding], room: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ class NotEvicted(ThenceError):
     """Something would be lost that nobody asked to lose."""
 
 
-@click.command("evict", help="Remove transcripts; digests, costs and signals stay.")
+@click.command("evict")
 @click.argument(
     "wanted", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_ids
 )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @click.command(
     "exec",
-    help="Run an agent and import its session.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="thence exec -- claude --model opus. thence exec --agent claude --prompt 'Say hello'."
     " Exits with the exit code of the command, even if the import fails. stdout is the command's"

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json as text
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import click
+import msgspec
 
-from thence import __version__, system
+from thence import __version__, config
+from thence.agents.profiles import label_of
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
 from thence.cli.read_notices import exit_code
 from thence.cli.terminal import answer, as_json, clean, say, several, size
-from thence.errors import NotAppendable, NotReadable
+from thence.errors import NotAppendable, NotReadable, remedy
 from thence.format.figures import clean_text
+from thence.memory.readouts import open_loaded
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     from thence.bridge.otlp import Trace
     from thence.format.readout import Readout
     from thence.format.records import JSON
+    from thence.memory.gate import Gate
     from thence.memory.readouts import OpenedSession
-    from thence.memory.redact import Redactor
 
 Form = Literal["jsonl", "markdown", "html", "messages", "atif", "otlp"]
 
@@ -116,34 +118,45 @@ def command(
         raise click.UsageError("--flatten works with --as jsonl only")
     if output is not None and output.exists() and not force:
         raise NotReadable(f"{output} exists", hint="choose another name, or add --force")
-    redactor = wiring.redactor() if redacted else None
-    opened, body = _open(wanted, form, redactor, spans, flatten=flatten)
+    gate = wiring.gate() if redacted else None
+    opened, body = _open(wanted, form, gate, spans, flatten=flatten)
+    secret_names: set[str] | None = set() if redacted else None
+    if secret_names is not None:
+        body = _noting_secrets(body, secret_names)
     if json:
-        say(as_json(_object(opened, form, body, output, redactor)))
+        say(as_json(_object(opened, form, body, output, secret_names)))
     else:
         _put_out(body, output)
-        if redactor is not None:
-            secrets = several(sum(redactor.counts.values()), "secret")
+        if secret_names is not None:
+            secrets = several(len(secret_names), "secret")
             click.echo(f"{secrets} redacted; read it before you share it", err=True)
     return exit_code(opened.skipped)
 
 
 def _open(
-    wanted: str, form: Form, redactor: Redactor | None, spans: Spans, *, flatten: bool
+    wanted: str, form: Form, gate: Gate | None, spans: Spans, *, flatten: bool
 ) -> tuple[OpenedSession, Iterator[str]]:
     """Return a session, and the lines of its export."""
     from thence.cli.lookup import load_original, open_original
-    from thence.memory.readouts import open_loaded
 
-    if form == "atif" or (form == "otlp" and redactor is not None):
-        # Redacted before it is written: places of texts would not be right after it.
+    if form == "atif" or gate is not None:
         loaded = load_original(wanted)
-        loaded = loaded if redactor is None else _redact(loaded, redactor)
+        loaded = loaded if gate is None else gate.session(loaded)
         opened = open_loaded(loaded)
-        text = _trajectory(loaded) if form == "atif" else _trace_text(opened.session, spans)
-        return opened, iter([text])
-    opened, _ = open_original(wanted)
-    return opened, export_lines(opened.session, form, redactor, flatten=flatten, spans=spans)
+        if form == "atif":
+            return opened, iter([_trajectory(loaded)])
+    else:
+        opened, _ = open_original(wanted)
+    return opened, export_lines(opened.session, form, gate, flatten=flatten, spans=spans)
+
+
+def _noting_secrets(lines: Iterator[str], secret_names: set[str]) -> Iterator[str]:
+    """Yield lines, and note the secrets that were taken out of them."""
+    from thence.memory.placeholders import secrets_in
+
+    for line in lines:
+        secret_names |= secrets_in(line.encode("utf-8", "surrogatepass"))
+        yield line
 
 
 def _put_out(body: Iterator[str], output: Path | None) -> None:
@@ -163,7 +176,7 @@ def _object(
     form: Form,
     body: Iterator[str],
     output: Path | None,
-    redactor: Redactor | None,
+    secret_names: set[str] | None,
 ) -> JSON:
     """Say what was written into a file; without one, give it: records, messages or a text."""
     report: dict[str, JSON] = {"session_uid": opened.session.uid, "as": form}
@@ -177,7 +190,7 @@ def _object(
     else:
         report["text"] = "\n".join(body)
     report["skipped"] = len(opened.skipped)
-    report["redacted"] = None if redactor is None else sum(redactor.counts.values())
+    report["redacted"] = None if secret_names is None else len(secret_names)
     return report
 
 
@@ -198,8 +211,6 @@ def _object(
 @options.as_json
 def parquet(target: str, *, dry_run: bool, json: bool) -> int:
     """Bring an export of the whole store up to date."""
-    import msgspec
-
     from thence.analytics.exports import target_at
     from thence.analytics.parquet import export
     from thence.cli.progress_bar import export_progress
@@ -209,7 +220,7 @@ def parquet(target: str, *, dry_run: bool, json: bool) -> int:
             store,
             target_at(target),
             dry_run=dry_run,
-            notes=wiring.redacted_notes(),
+            notes=wiring.session_notes(),
             progress=show_progress,
         )
     return answer(msgspec.to_builtins(report), _describe_export(report), json=json)
@@ -239,7 +250,7 @@ def _describe_export(report: ExportReport) -> Iterator[str]:
 def export_lines(
     session: Readout,
     form: Form,
-    redactor: Redactor | None,
+    gate: Gate | None,
     *,
     flatten: bool = False,
     spans: Spans | None = None,
@@ -250,21 +261,22 @@ def export_lines(
     from thence.memory.notes import note_events, read_notes
 
     label = wiring.labels().get(session.uid, Label())
+    name = label.name if gate is None or label.name is None else gate.text(label.name)
     if form == "otlp":
         yield _trace_text(session, spans or Spans())
     elif form == "messages":
-        yield _line(session.messages(full=True).messages, redactor)
+        yield _line(session.messages(full=True).messages)
     elif form == "jsonl":
-        notes = note_events(read_notes(wiring.home()), session.uid)
-        lines = export_formats.lines(session, notes, name=label.name, tags=list(label.tags))
+        written = (
+            read_notes(wiring.home()) if gate is None else gate.notes(read_notes(wiring.home()))
+        )
+        notes = note_events(written, session.uid)
+        lines = export_formats.lines(session, notes, name=name, tags=list(label.tags))
         for line in export_formats.flat(session) if flatten else lines:
-            yield _line(line, redactor)
+            yield _line(line)
     else:
         write = export_formats.markdown if form == "markdown" else export_formats.page
-        made = write(session, name=label.name)
-        # As a whole: a secret may stand on several lines.
-        page = "\n".join(made)
-        yield redactor.redact(page) if redactor is not None else page
+        yield export_formats.document(write(session, name=name))
 
 
 class Spans(NamedTuple):
@@ -274,16 +286,10 @@ class Spans(NamedTuple):
     openinference: bool = False
 
 
-def _redact(loaded: LoadedSession, redactor: Redactor) -> LoadedSession:
-    from thence.bridge.share import redact_session
-
-    return redact_session(loaded, redactor)
-
-
 def _trajectory(loaded: LoadedSession) -> str:
     from thence.bridge.atif import trajectory_of
 
-    agent = _label(loaded.graph.uid).lower().replace(" ", "-")
+    agent = label_of(loaded.graph.uid.partition(":")[0]).lower().replace(" ", "-")
     document = trajectory_of(loaded, agent=agent, by=f"thence {__version__}")
     return text.dumps(document, separators=(",", ":"))
 
@@ -299,32 +305,22 @@ def _trace(session: Readout, spans: Spans) -> Trace:
 
     return trace_of(
         session,
-        agent=_label(session.uid),
+        agent=label_of(session.uid.partition(":")[0]),
         version=__version__,
         has_content=spans.content,
         is_openinference=spans.openinference,
     )
 
 
-def _label(uid: str) -> str:
-    """Return what people call the agent of a session."""
-    from thence.agents.profiles import agent_of
-
-    name = uid.partition(":")[0]
-    agent = agent_of(name)
-    return agent.label if agent is not None else name
-
-
 def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *, json: bool) -> int:
     """Send a session to a collector, redacted."""
     from thence.bridge.otlp import send
     from thence.cli.lookup import load_original
-    from thence.memory.readouts import open_loaded
 
     pairs = [header.partition("=") for header in headers]
     if not all(name and equals for name, equals, _ in pairs):
         raise click.UsageError("write a header as NAME=VALUE")
-    loaded = _redact(load_original(wanted), wiring.redactor())
+    loaded = wiring.gate().session(load_original(wanted))
     trace = _trace(open_loaded(loaded).session, spans)
     requests = send(trace, endpoint, {name.strip(): value.strip() for name, _, value in pairs})
     if json:
@@ -335,28 +331,14 @@ def _send(wanted: str, endpoint: str, headers: tuple[str, ...], spans: Spans, *,
     return exit_code(loaded.skipped)
 
 
-def _line(value: JSON, redactor: Redactor | None) -> str:
-    import msgspec
-
-    plain = msgspec.to_builtins(value)
-    if redactor is not None:
-        # Its name alone makes it no secret: it joins the bills of one request.
-        key = plain.pop("usage_key", None) if isinstance(plain, dict) else None
-        plain = redactor.redact_json(plain)
-        if key is not None:
-            plain["usage_key"] = redactor.redact(key)
+def _line(value: JSON) -> str:
     # ASCII, so that whatever a log holds is a text that every tool can read.
-    return text.dumps(plain, separators=(",", ":"))
+    return text.dumps(msgspec.to_builtins(value), separators=(",", ":"))
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:
-    passing = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        passing.replace(path)
+        with config.replacing(path, sync=False) as file:
+            file.writelines(f"{line}\n".encode("utf-8", "replace") for line in lines)
     except OSError as error:
-        raise NotAppendable(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        passing.unlink(missing_ok=True)
+        raise NotAppendable(f"cannot write {path}: {error.strerror}", hint=remedy(error)) from error

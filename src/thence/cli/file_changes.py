@@ -74,9 +74,14 @@ def show(edits: Sequence[tuple[str, Edit]], already: str) -> None:
         if not edit.changes:
             tell([f"{agent}: {already} already, no change in {tilde(str(edit.path))}"])
             continue
-        colours = {"+": "green", "-": "red", "@": "cyan"}
-        lines = map(clean, edit.diff())
-        tell((TextCell(line, colours.get(line[:1])).paint(line) for line in lines), pager=False)
+        show_diff(edit)
+
+
+def show_diff(edit: Edit) -> None:
+    """Show a change, line by line."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    lines = map(clean, edit.diff())
+    tell((TextCell(line, colours.get(line[:1])).paint(line) for line in lines), pager=False)
 
 
 def confirm(*, yes: bool, what: str, json: bool = False) -> None:

@@ -12,6 +12,7 @@ from thence.cli import options, wiring
 from thence.cli.columns import DIM, TextCell, ago, present, short_ids, title_text, when
 from thence.cli.terminal import answer, clean, cut, justify, several, style, width
 from thence.memory.recall import event_name
+from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -21,7 +22,7 @@ MAX_REASONS = 3
 """Prompts of one session that are shown before the rest is counted."""
 
 
-@click.command("files", help="Show which sessions touched a file, and why.")
+@click.command("files")
 @click.argument("path")
 @click.option("--edited", is_flag=True, help="Only sessions that changed it.")
 @options.agent
@@ -42,11 +43,10 @@ def command(
     """Print the sessions that touched a file, the newest first."""
     from thence.memory.file_history import reasons, sessions_touching
     from thence.memory.search import moment
-    from thence.memory.store import Filter
 
     wanted = Filter(agent=agent, after=moment(since) if since else None)
     with wiring.store() as store:
-        sessions = sessions_touching(store, wanted, path)
+        sessions = sessions_touching(store, wanted, path, wiring.status())
         if edited:
             sessions = [
                 session for session in sessions if any(file["edits"] for file in session["files"])

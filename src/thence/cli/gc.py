@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from thence import config
 from thence.cli import options, wiring
@@ -29,7 +31,6 @@ _WORDS = {"evict": "remove", "drop_unanalysed": "lose", "analyse": "analyse"}
 
 @click.command(
     "gc",
-    help="Apply storage limits now.",
     epilog="Asks before it removes what cannot be restored: sessions without a digest, recorded"
     " sessions, and prompt history that is older than a month.",
 )
@@ -53,29 +54,35 @@ def command(
 ) -> int:
     """Plan, show, and do it."""
     from thence import Journal
-    from thence.cli.notes import describe_losses, write_losses
+    from thence.cli.notes import write_losses
+    from thence.memory.reports import describe_losses
+    from thence.memory.retention import RetentionPlan
 
     settings = wiring.settings()
     journal = Journal(max_bytes=_size(max_bytes) if max_bytes else settings["journal.max_bytes"])
     most = max_sessions or settings["journal.max_sessions"]
     steps = journal.cleanup(dry_run=True, max_sessions=most)
     steps = [step for step in steps if step.what != "keep"]
-    if not wiring.has_store():
-        return _without_store(journal, steps, dry_run=dry_run, yes=yes, json=json)
-    with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
-        run = _retention_run(store)
-        plan = run.plan() if dry_run else run.plan_finally()
+    run: RetentionRun | None = None
+    plan = RetentionPlan((), 0, 0)  # our own sessions can be cleaned up though nothing was swept
+    pending: list[str] = []
+    losses: dict[str, str] = {}  # what went without a digest, and why
+    with contextlib.ExitStack() as stack:
+        if wiring.has_store():
+            store = stack.enter_context(wiring.store())
+            stack.enter_context(store.sweeping(wiring.SWEEP_WAIT_S))
+            run = _retention_run(store)
+            plan = run.plan() if dry_run else run.plan_finally()
         if not json:
             tell(lines(plan, steps, width(), would=dry_run))
             _warn(journal)
-        pending: list[str] = []
-        losses: dict[str, str] = {}  # what went without a digest, and why
         if not dry_run:
             if plan.of("drop_unanalysed") or any(step.what in _LOSES for step in steps):
                 confirm(yes=yes, json=json, what="continue")
-            removed = run.carry_out(plan)
-            wiring.purge_exports(store)
-            pending, losses = removed.pending, removed.lost
+            if run is not None:
+                removed = run.carry_out(plan)
+                wiring.purge_exports(store)
+                pending, losses = removed.pending, removed.lost
             _clean_up(journal, steps)
     problems = write_losses(losses)
     if json:
@@ -93,25 +100,6 @@ def _size(text: str) -> int:
         return config.size(text)
     except ValueError as error:
         raise click.UsageError(f"--max-bytes: {error.args[0]}; {error.args[1]}") from None
-
-
-def _without_store(
-    journal: Journal, steps: Sequence[CleanupStep], *, dry_run: bool, yes: bool, json: bool
-) -> int:
-    """Our own sessions can be cleaned up though nothing was ever swept."""
-    from thence.memory.retention import RetentionPlan
-
-    plan = RetentionPlan((), 0, 0)
-    if not json:
-        tell(lines(plan, steps, width(), would=dry_run))
-        _warn(journal)
-    if not dry_run:
-        if any(step.what in _LOSES for step in steps):
-            confirm(yes=yes, json=json, what="continue")
-        _clean_up(journal, steps)
-    if json:
-        say(as_json(_object(plan, steps, dry_run=dry_run)))
-    return 0
 
 
 def _warn(journal: Journal) -> None:
@@ -152,8 +140,6 @@ def _retention_run(store: Store) -> RetentionRun:
 
 
 def _object(plan: RetentionPlan, steps: Sequence[CleanupStep], *, dry_run: bool) -> dict[str, JSON]:
-    import msgspec
-
     return {
         "dry_run": dry_run,
         "usage_before": plan.usage_before,
@@ -200,6 +186,9 @@ def _describe_counts(gone: Sequence[PlannedRemoval], steps: Sequence[CleanupStep
         words += f", and {several(len(removed), 'session')} recorded by thence"
     if pruned:
         words += f", and {several(len(pruned), 'file')} of old prompts"
+    cleared = [step for step in steps if step.what == "clear"]
+    if cleared:
+        words += f", and {several(len(cleared), 'file')} of sessions that were never begun"
     return words
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
+import msgspec
 
 from thence.bridge.handoff import carry_out
 from thence.cli import options
@@ -14,13 +13,9 @@ from thence.cli.read_notices import exit_code
 from thence.cli.terminal import as_json, say, width
 from thence.format.figures import clean
 
-if TYPE_CHECKING:
-    from thence.bridge.handoff import HandoffReport
-
 
 @click.command(
     "handoff",
-    help="Continue a session in another agent, with its history.",
     epilog="Writes a new session in the other agent's folder; the original stays"
     " unchanged. Permissions are not copied. Secrets are not redacted. It shows the files and"
     " asks first; without a terminal it needs --yes or --json.",
@@ -57,15 +52,8 @@ def command(
         ask_before(handoff, yes=yes or json)
         carry_out(handoff)
     if json:
-        say(as_json({"dry_run": dry_run, **_fields(handoff.report)}))
+        say(as_json({"dry_run": dry_run, **msgspec.to_builtins(handoff.report)}))
     else:
         tell(lines(handoff.report, width(), dry_run=dry_run))
         click.echo(clean(handoff.report.command))
     return exit_code(opened.skipped)
-
-
-def _fields(report: HandoffReport) -> dict[str, object]:
-    import msgspec
-
-    fields: dict[str, object] = msgspec.to_builtins(report)
-    return fields

@@ -5,18 +5,22 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import click
 
 from thence import __version__
 from thence.bridge.handoff import Handoff, carry_out, end_of, plan
+from thence.bridge.portable_history import writer_of
 from thence.cli import wiring
 from thence.cli.columns import tilde
 from thence.cli.file_changes import NotAnswered
 from thence.cli.terminal import cut, several, width
 from thence.format.figures import clean
+from thence.journal.ids import uuid7
 
 if TYPE_CHECKING:
     from thence.bridge.handoff import HandoffReport
@@ -73,11 +77,6 @@ def prepare(
     here: str | None = None,
 ) -> Handoff:
     """Work out a handoff to an agent of this machine."""
-    from datetime import UTC, datetime
-    from uuid import uuid4
-
-    from thence.bridge.portable_history import writer_of
-    from thence.journal.ids import uuid7
     from thence.memory.recall import place_of
 
     name = event if event is not None else branch

@@ -8,7 +8,7 @@ from thence.cli import options
 from thence.cli.terminal import as_json, say
 
 
-@click.command("help", help="List all commands, or show the help of one.")
+@click.command("help")
 @click.argument("name", metavar="[COMMAND]", required=False)
 @options.as_json
 @click.pass_context

@@ -21,6 +21,7 @@ from thence.cli.columns import DIM, NARROW, TextCell, agent_label, ago, present,
 from thence.cli.columns import project as folder
 from thence.cli.terminal import as_json, clean, cut, pad_to, say, width
 from thence.errors import SessionNotFound
+from thence.format.facts import Block, words_of
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
@@ -33,7 +34,7 @@ MAX_PROMPTS = 2_000
 _NOT_TYPED = frozenset({"side", "replayed", "internal"})
 
 
-@click.command("history", help="List prompts of all agents, newest first.")
+@click.command("history")
 @click.argument("text", nargs=-1)
 @options.agent
 @options.project
@@ -63,9 +64,8 @@ def command(
         with wiring.store() as store:
             typed.add(stored_prompts(store, typed.text, agent))
     prompts = typed.newest(max(number, MAX_PROMPTS) if pick else number)
-    redact = wiring.redactor().redact if wiring.has_store() else None
-    if redact is not None:
-        prompts = [{**prompt, "text": redact(prompt["text"])} for prompt in prompts]
+    gate = wiring.printing_gate()
+    prompts = [gate.value(prompt) for prompt in prompts]
     if pick:
         prompts = [_pick(prompts, present(utc=utc))]
     if json:
@@ -165,7 +165,6 @@ def _utc(moment: datetime | None) -> str | None:
 
 def stored_prompts(store: Store, text: str, agent: str | None) -> Iterator[dict[str, JSON]]:
     """Yield the prompts of sessions that are kept, by the index where a text is asked for."""
-    from thence.format.facts import Block, words_of
     from thence.memory.recall import body
     from thence.memory.search import parse
     from thence.memory.store import Filter

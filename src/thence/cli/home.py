@@ -6,17 +6,19 @@ reads no session.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from thence.agents.files import measure_source
+from thence.agents.looks import Look
 from thence.agents.profiles import label_of
+from thence.agents.unread import as_objects, total_of
 from thence.cli import wiring
 from thence.cli.columns import (
     DIM,
@@ -38,12 +40,26 @@ from thence.cli.columns import (
     title_text,
     when,
 )
-from thence.cli.terminal import answer, clean, cut, justify, several, size, style, width, wrap
+from thence.cli.terminal import (
+    answer,
+    clean,
+    cut,
+    justify,
+    several,
+    size,
+    size_limit,
+    style,
+    width,
+    wrap,
+)
+from thence.cli.unread_lines import describe_unread, risk_lines
 from thence.format.figures import argument
+from thence.memory import nudges
 from thence.memory.budgets import BudgetUse, budget_warnings
 from thence.memory.cost_totals import sum_totals, totals_by_day
 from thence.memory.local_days import midnight, millis
 from thence.memory.notes import age_removal_start
+from thence.memory.reports import count_losses, losses_of
 from thence.memory.retention import brief_rule, rule
 from thence.memory.session_status import (
     Now,
@@ -51,19 +67,18 @@ from thence.memory.session_status import (
     Standing,
     at_risk,
     now,
-    open_sessions,
     session_object,
+    sessions_by_standing,
 )
 from thence.memory.store import Filter, SessionRow, Store, Total
+from thence.memory.unread import read_unread, still_unread
 
 if TYPE_CHECKING:
     from thence.agents import Adapter
+    from thence.agents.unread import Unread
     from thence.format.records import JSON
     from thence.memory.retention import Policy
 
-QUEUE: Final = "queue"
-HEARD: Final = "hooks"
-"""Folders of what hooks leave, as `thence.memory.nudges` has them; that reads adapters besides."""
 MAX_ROWS: Final = 5
 """Rows of a section that are shown before the rest is counted."""
 MAX_RISKS: Final = 2
@@ -92,9 +107,10 @@ def show(*, json: bool, utc: bool) -> None:
             _show_first(at, json=json)  # `thence serve` makes a store before the first import
             return
         home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
-        home.hooks_heard = last_heard(wiring.home())
+        home.hooks_heard = nudges.last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
+        home.not_read = read_unread(wiring.home())
         answer(home.object, home.lines(width()), json=json)
 
 
@@ -115,12 +131,9 @@ class Home:
         self.now = now
         self.risks = risks
         self.policy = policy
-        open_now = open_sessions(store, Filter(), now, at.timestamp(), wiring.labels())
-        self.standing: dict[Standing, list[SessionRow]] = {}
-        for row in open_now:
-            if (how := now.of(row, at.timestamp())) is not None:
-                self.standing.setdefault(how, []).append(row)
-        self._ids = short_ids([row.session.native_session_id for row in open_now])
+        self.standing = sessions_by_standing(store, now, at.timestamp(), wiring.labels())
+        rows = chain.from_iterable(self.standing.values())
+        self._ids = short_ids([row.session.native_session_id for row in rows])
         self._today = at.date()
         spent = totals_by_day(
             store, Filter(after=self._back(CHART_DAYS)), self._zone, by_agent=True
@@ -134,6 +147,9 @@ class Home:
         self.announced: datetime | None = None
         """From when on sessions go by their age, if that is announced."""
         self.budgets: list[BudgetUse] = []
+        self.lost = losses_of(store)
+        self.not_read: list[Unread] = []
+        """What the last sweep found and did not read."""
 
     def _back(self, days: int) -> int:
         """Return the start of the day so many days ago, today counted."""
@@ -151,7 +167,7 @@ class Home:
         return {
             "sessions": self.total.sessions,
             **{
-                how: [session_object(row, how) for row in self.standing.get(how, ())]
+                how: [session_object(row, how) for row in self.standing[how]]
                 for how in ("waiting", "running", "idle")
             },
             "at_risk": [
@@ -179,6 +195,8 @@ class Home:
                 "raw_hard_cap_bytes": self.policy.raw_hard_cap_bytes,
                 "rule": rule(self.policy),
             },
+            "lost": self.lost,
+            "not_read": as_objects(self.not_read),
             "budgets": [msgspec.to_builtins(use) for use in self.budgets],
             "hooks_heard": {agent: seen.isoformat() for agent, seen in self.hooks_heard.items()},
         }
@@ -187,11 +205,17 @@ class Home:
 
     def lines(self, room: int) -> Iterator[str]:
         """Yield the screen, sections without rows left out."""
-        waiting = self.standing.get("waiting", [])
+        waiting = self.standing["waiting"]
         verb = "needs" if len(waiting) == 1 else "need"
-        first = f"{several(len(waiting), 'session')} {verb} you" if waiting else ""
+        first = "No session waits for you" if self.lost or self.not_read else "Nothing needs you"
+        if waiting:
+            first = f"{several(len(waiting), 'session')} {verb} you"
         clock = f"{self.at:%a} {self.at.day} {self.at:%b %Y, %H:%M}"
-        yield style(justify(first or "Nothing needs you", clock, room), bold=True)
+        if self.lost:
+            lost = wrap(f"▲ {count_losses(self.lost)}", room)
+            yield from (style(line, fg="red") for line in lost)
+        yield style(justify(first, clock, room), bold=True)
+        yield from describe_unread(self.not_read, room)
         yield from self._section("", "waiting", room)
         yield from self._section("running", "running", room)
         yield from self._section("idle, unfinished", "idle", room)
@@ -215,7 +239,7 @@ class Home:
         yield from commands(self._next(), room)
 
     def _section(self, name: str, how: Standing, room: int) -> Iterator[str]:
-        rows = self.standing.get(how, [])
+        rows = self.standing[how]
         if not rows:
             return
         yield ""
@@ -248,8 +272,6 @@ class Home:
         return [*cells, TextCell(ago(when(session.ended_at), self.at))]
 
     def _at_risk(self, room: int) -> Iterator[str]:
-        from thence.cli.expiring_sessions import risk_lines
-
         if not self.risks:
             return
         verb = "deletes" if len({risk.source.adapter for risk in self.risks}) == 1 else "delete"
@@ -315,18 +337,18 @@ class Home:
 
     def _size(self, room: int) -> str:
         """Return what the store takes, against its limits."""
-        limit, most = self.policy.raw_soft_cap_bytes, self.policy.raw_hard_cap_bytes
+        soft, hard = self.policy.raw_soft_cap_bytes, self.policy.raw_hard_cap_bytes
         used = self.total.raw_bytes
-        gauge = f"  {_gauge(used, limit, 21)}" if limit and room >= 72 else ""
-        over = f", at most {size(most)}" if used > limit else ""
+        gauge = f"  {_gauge(used, soft, 21)}" if soft and room >= 72 else ""
+        over = f", at most {size_limit(hard)}" if used > soft else ""
         sessions = several(self.total.sessions, "session")
-        words = f"stored  {sessions}, transcripts {size(used)} of {size(limit)}{over}"
+        words = f"stored  {sessions}, transcripts {size(used, soft)} of {size_limit(soft)}{over}"
         return cut(f"{words}{gauge}", room)
 
     def _next(self) -> list[tuple[str, str]]:
         """Return what is worth typing now, the most pressing first."""
         commands: list[tuple[str, str]] = []
-        for row in self.standing.get("waiting", [])[:1]:
+        for row in self.standing["waiting"][:1]:
             name = self._ids[row.session.native_session_id]
             commands.append((f"resume {argument(name)}", "resume the waiting session"))
         if self.risks:
@@ -372,21 +394,6 @@ def _gauge(used: int, limit: int, room: int) -> str:
     return "█" * full + "░" * (room - full)
 
 
-def last_heard(home: Path) -> dict[str, datetime]:
-    """Say when the hook of each agent was last heard, the latest first."""
-    last: dict[str, float] = {}
-    for folder in (HEARD, QUEUE):
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(home / folder):
-                agent = entry.name.partition("-")[0]
-                if agent.isalnum():
-                    last[agent] = max(
-                        last.get(agent, 0), entry.stat(follow_symlinks=False).st_mtime
-                    )
-    latest = sorted(last.items(), key=lambda pair: -pair[1])
-    return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
-
-
 def _whose(risks: Iterable[Risk]) -> str:
     """Name the agents that delete sessions, as people call them."""
     names = sorted({risk.source.adapter for risk in risks})
@@ -427,16 +434,18 @@ class FirstScreen:
     def __init__(self, known: Mapping[str, Adapter], roots: Roots, at: datetime) -> None:
         self._known = known
         self._at = at
-        self.agents = [self._look(name, roots.get(name, ())) for name in known]
+        self._look = Look(read_unread(wiring.home()))
+        self.agents = [self._find(name, roots.get(name, ())) for name in known]
+        self.not_read = still_unread(wiring.home(), self._look.unread)
         self.bytes = sum(agent["bytes"] for agent in self.agents)
         self.sessions = sum(agent["sessions"] for agent in self.agents)
         self.risks = at_risk(known, roots, None, at=at.timestamp())
 
-    def _look(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
+    def _find(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
         sessions = much = 0
         oldest = None
         for place in places:
-            for source in self._known[name].find(place):
+            for source in self._look.find(self._known[name], place):
                 bytes_, modified = measure_source(source)
                 sessions += 1
                 much += bytes_
@@ -453,7 +462,12 @@ class FirstScreen:
 
     def object(self) -> JSON:
         """Return the agents of this machine and how many of their sessions are at risk."""
-        return {"first_run": True, "found": self.agents, "at_risk": len(self.risks)}
+        return {
+            "first_run": True,
+            "found": self.agents,
+            "at_risk": len(self.risks),
+            "not_read": as_objects(self.not_read),
+        }
 
     def lines(self, room: int) -> Iterator[str]:
         """Say what was found and what would be done, before anything is."""
@@ -461,12 +475,15 @@ class FirstScreen:
             "No sessions stored yet. Found here:" if self.sessions else "No sessions stored yet.",
             bold=True,
         )
+        yield from describe_unread(self.not_read, room)
         yield ""
-        present = [agent for agent in self.agents if agent["sessions"]]
+        unread = {item.agent for item in self.not_read}
+        there = [agent for agent in self.agents if agent["sessions"] or agent["agent"] in unread]
+        present = [agent for agent in there if agent["sessions"]]
         yield from table("<<>>~>", [self._cells(agent) for agent in present or self.agents], room)
-        if present and len(present) < len(self.agents):
+        if present and len(there) < len(self.agents):
             absent = ", ".join(
-                label_of(agent["agent"]) for agent in self.agents if not agent["sessions"]
+                label_of(agent["agent"]) for agent in self.agents if agent not in there
             )
             yield style(cut(f"  not found: {absent}", room), fg=DIM)
         yield ""
@@ -490,11 +507,12 @@ class FirstScreen:
             sample, made_up = "read a sample session", "try it on sample sessions"
             yield from commands([("show --sample", sample), ("demo", made_up)], room)
 
-    def _usual(self, agent: str) -> list[str]:
-        """Return where an agent's sessions would be."""
-        return [
-            clean(tilde(str(path))) for path in self._known[agent].roots(Path.home(), os.environ)
-        ]
+    def _why_none(self, agent: str) -> str:
+        """Say where an agent's sessions would be, or that those which are there are not read."""
+        if own := [item for item in self.not_read if item.agent == agent]:
+            return f"{total_of(own)} not read"
+        usual = self._known[agent].roots(Path.home(), os.environ)
+        return f"not found (looked in {', '.join(clean(tilde(str(path))) for path in usual)})"
 
     def _cells(self, agent: dict[str, JSON]) -> list[TextCell]:
         if not agent["sessions"]:
@@ -503,7 +521,7 @@ class FirstScreen:
                 TextCell(label_of(agent["agent"])),
                 TextCell("-"),
                 TextCell(""),
-                TextCell(f"not found (looked in {', '.join(self._usual(agent['agent']))})", DIM),
+                TextCell(self._why_none(agent["agent"]), DIM),
                 TextCell(""),
             ]
         days = agent["oldest_days"]

@@ -12,8 +12,11 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from thence.cli import processes, wiring
 from thence.memory.store import Filter, Store, StoreLocked
+from thence.memory.unread import remember_unread
 
 if TYPE_CHECKING:
     import subprocess
@@ -80,6 +83,7 @@ class HomeSweep:
             self.report = sweep.report
             report = sweep.run(roots, digest_limit_s, only_found=only_found)
             self.empty_roots = sweep.empty_roots
+            remember_unread(wiring.home(), sweep)
             if report.sessions_new:
                 wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:
@@ -135,8 +139,6 @@ class ServerSweep(HomeSweep):
 
     def _follow(self, first: subprocess.Popen[bytes]) -> None:
         """Read the progress of the first sweep, until it ends."""
-        import msgspec
-
         from thence.memory.reports import Progress
 
         with first.stderr or nullcontext(()) as lines:

@@ -98,7 +98,7 @@ def uninstall(agents: tuple[str, ...], *, brief: bool, dry_run: bool, yes: bool,
     """Take the hooks of agents out."""
     wanted = [
         name
-        for name in agents or hook_install.names()
+        for name in agents or hook_install.NAMES.names()
         if not brief or hook_install.brief_place(name)
     ]
     edits = hook_install.removals(wanted, hook_settings.BRIEF if brief else hook_settings.ROLES)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thence import config
 from thence.cli import hook_settings, launcher, options, settings_file, wiring
-from thence.cli.columns import since, tilde
+from thence.cli.columns import since, tilde, when
 from thence.cli.file_changes import Edit, EditRefused, body_of, carry_out
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from thence.format.records import JSON
 
 OWN = "thence"
@@ -25,11 +23,6 @@ OWN = "thence"
 LATE_S = 120.0
 """Seconds after which a nudge that no sweep has taken shows that none was started."""
 NAMES = options.AgentName("hooks")
-
-
-def names() -> list[str]:
-    """Return the agents that can be told to call us."""
-    return NAMES.names()
 
 
 def places_of(name: str) -> list[hook_settings.HookPlace]:
@@ -126,7 +119,7 @@ def removals(
         usable = [place for place in places if not place.is_notify or "capture" in roles]
         edits = [hook_settings.uninstall(place, home) for place in usable]
         out += [(agent, edit) for edit in edits if edit.changes] or [(agent, edits[0])]
-    is_last = not any(_calls_us(agent) for agent in names() if agent not in agents)
+    is_last = not any(_calls_us(agent) for agent in NAMES.names() if agent not in agents)
     if "capture" in roles and is_last:
         path = home / config.FILE
         own = settings_file.without_sweeps_on_hook(path, body_of(path))
@@ -167,6 +160,8 @@ def _is_own_file(agent: str, path: Path) -> bool:
 
 def status_of(agent: str) -> dict[str, JSON]:
     """Return how an agent's hook stands, and when it was last heard."""
+    from thence.memory import nudges
+
     home = wiring.home()
     states = [(place, hook_settings.state(place, home)) for place in places_of(agent)]
     place, state = next((pair for pair in states if pair[1].installed), states[0])
@@ -174,7 +169,7 @@ def status_of(agent: str) -> dict[str, JSON]:
     absent = [event for at, there in same_form if not there.installed for event in at.events]
     asks = brief_place(agent)
     brief = hook_settings.state(asks, home) if asks is not None else None
-    seen = last_nudge(home, agent)
+    seen = nudges.last_heard(home).get(agent)
     waiting = _waiting_sessions(home, agent)
     return {
         "agent": agent,
@@ -219,8 +214,6 @@ def _count_stored(agent: str, sessions: Collection[str]) -> int | None:
 
 def describe_status(status: dict[str, JSON], now: datetime) -> tuple[str, str, str | None]:
     """Say in words how a hook stands: mark, words, colour."""
-    from thence.cli.columns import when
-
     seen = when(status["last_nudge"])
     alive = f", last report {since(seen, now)}" if seen is not None else ", no report yet"
     if status["gone"]:
@@ -254,18 +247,3 @@ def fix_of(status: dict[str, JSON]) -> str:
     return (
         "thence sweep" if is_late and not wrong else f"thence hook install {status['agent']}{brief}"
     )
-
-
-def last_nudge(home: Path, agent: str) -> datetime | None:
-    """Return when an agent's hook last left a nudge, taken or not."""
-    from datetime import UTC, datetime
-
-    from thence.memory import nudges
-
-    times: list[float] = []
-    names = (f"{agent}-", f"{nudges.TAKEN_PREFIX}{agent}-")
-    folders = ((home / nudges.FOLDER, name) for name in names)
-    for folder, start in (*folders, (home / nudges.LAST_NUDGES_FOLDER, agent)):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            times += [entry.stat().st_mtime for entry in entries if entry.name.startswith(start)]
-    return datetime.fromtimestamp(max(times), UTC) if times else None

@@ -1,10 +1,10 @@
 """Our lines in the agents' own settings: put in, found again, taken out.
 
 An agent's profile names its files (`HookFile`). Most have lists of commands by event; one form is
-`notify`, a program in a TOML file; a program that stands there already is run after ours. Forms
-that are neither stand in `hook_texts`. There are two commands of ours: `capture` leaves a nudge
-when a session went on, `brief` prints what the next session should know. Both name the launcher of
-a home (`thence.cli.launcher`).
+`notify`, a program in a TOML file; a program that stands there already is run after ours. Others
+are no JSON: each has three functions (`_FORMS`). There are two commands of ours: `capture` leaves a
+nudge when a session went on, `brief` prints what the next session should know. Both name the
+launcher of a home (`thence.cli.launcher`).
 
 Invariants: a change is an `Edit`, made before anything is written, so that it can be shown; what
 others put there stays; a file that says something we do not understand is refused, not mended.
@@ -19,11 +19,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
-from thence.cli import hook_texts, json_text, launcher, toml_text
+from thence.cli import json_text, launcher, toml_text, yaml_text
 from thence.cli.file_changes import Edit, EditRefused, backup_of, body_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,9 @@ def _text_state(place: HookPlace, body: bytes, home: Path) -> HookState:
     """Look how our lines stand in a file that is no JSON."""
     commands = [
         (event, command)
-        for event, command in hook_texts.commands_in(place, body)
+        for event, command in _FORMS[place.file.form].commands(
+            place, body.decode("utf-8", "replace")
+        )
         if is_ours(command, place.roles)
     ]
     there = {event for event, _ in commands}
@@ -206,7 +208,7 @@ def install(place: HookPlace, home: Path) -> Edit:
         return Edit(place.path, body, _with_notify(place, body or b"", home))
     if place.is_text:
         command = command_of(place, home, "capture")
-        return Edit(place.path, body, hook_texts.install(place, body, command))
+        return Edit(place.path, body, _install_text(place, body, command))
     data = json_of(place.path, body) if body and body.strip() else {**place.file.more}
     _without(place, data)
     cleared = _json_text(data, body) if body and now.installed else body
@@ -225,7 +227,7 @@ def uninstall(place: HookPlace, home: Path) -> Edit:
     if place.is_notify:
         return Edit(place.path, body, _without_notify(place, body, before))
     if place.is_text:
-        after = hook_texts.uninstall(place, body)
+        after = _FORMS[place.file.form].drop(place, body.decode()).encode()
         is_new = before is None and not after.strip()
         return Edit(place.path, body, None if is_new else after)
     data = json_of(place.path, body)
@@ -451,3 +453,140 @@ def _editing_notify(place: HookPlace, value: list[str]) -> Iterator[None]:
 
 def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+# -- settings that are no JSON ----------------------------------------------------------------
+
+HookCommands = Iterator[tuple[str, str]]
+"""Events, and what is run at each."""
+
+
+class _TextForm(NamedTuple):
+    """How commands stand in one kind of file."""
+
+    commands: Callable[[HookPlace, str], HookCommands]
+    add: Callable[[HookPlace, str, str], str]
+    """The text with a command at every event."""
+    drop: Callable[[HookPlace, str], str]
+    """The text without our commands."""
+
+
+def _install_text(place: HookPlace, body: bytes | None, command: str) -> bytes:
+    """Return the file with our command at every event; those of another place are replaced."""
+    form = _FORMS[place.file.form]
+    text = form.drop(place, (body or b"").decode())
+    after = form.add(place, text, command)
+    wanted = [*form.commands(place, text), *((event, command) for event in place.file.events)]
+    if sorted(form.commands(place, after)) != sorted(wanted):
+        raise _refused(place, "our commands cannot be read back")
+    return after.encode()
+
+
+def _refused(place: HookPlace, why: str) -> EditRefused:
+    events = ", ".join(place.file.events)
+    return EditRefused(f"{place.path}: {why}", hint=f"add the command yourself, at {events}")
+
+
+# -- tables in TOML -------------------------------------------------------------------------
+
+
+def _table_commands(place: HookPlace, text: str) -> HookCommands:
+    try:
+        tables = toml_text.parse(text).get("hooks", [])
+    except (ValueError, RecursionError) as error:
+        raise _refused(place, f"not TOML: {error}") from error
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise _refused(place, "hooks: not a list of tables")
+    for table in tables:
+        yield f"{table.get(place.file.event_name, '')}", f"{table.get('command', '')}"
+
+
+def _add_tables(place: HookPlace, text: str, command: str) -> str:
+    file = place.file
+    for event in file.events:
+        table = {file.event_name: event, "command": command, "timeout": file.timeout, **file.more}
+        text = toml_text.with_table(text, ["hooks"], table, is_list=True)
+    return text
+
+
+def _drop_tables(place: HookPlace, text: str) -> str:
+    def is_our_table(table: object) -> bool:
+        return isinstance(table, dict) and place.is_ours(table.get("command"))
+
+    try:
+        return toml_text.without(text, ["hooks"], is_our_table)
+    except toml_text.NotEditable as error:
+        raise _refused(place, str(error)) from error
+
+
+# -- a script per event ---------------------------------------------------------------------
+
+
+def _script_commands(place: HookPlace, text: str) -> HookCommands:
+    lines = text.splitlines()
+    if lines:
+        yield place.path.stem, lines[-1] if place.is_ours(lines[-1]) else text
+
+
+def _add_script(place: HookPlace, text: str, command: str) -> str:
+    if text.strip():
+        raise EditRefused(
+            f"{place.path} is a hook of yours", hint="give it another extension, then try again"
+        )
+    return (
+        "#!/bin/sh\n# Tells thence that a session went on."
+        f" `thence hook uninstall {place.agent}` removes it.\n{command}\n"
+    )
+
+
+def _drop_script(place: HookPlace, text: str) -> str:
+    return "" if place.is_ours(text) else text
+
+
+# -- lists in YAML --------------------------------------------------------------------------
+
+
+def _yaml_commands(place: HookPlace, text: str) -> HookCommands:
+    try:
+        for event, entries in yaml_text.items(text, ["hooks"]):
+            for entry in entries if isinstance(entries, list) else []:
+                if isinstance(entry, dict):
+                    yield event, f"{entry.get('command', '')}"
+    except yaml_text.NotUnderstood as error:
+        raise _refused(place, f"not understood: {error}") from error
+
+
+def _add_yaml(place: HookPlace, text: str, command: str) -> str:
+    entry = {"command": command, "timeout": place.file.timeout}
+    try:
+        for event in place.file.events:
+            text = yaml_text.insert(text, ["hooks", event], entry)
+    except yaml_text.NotUnderstood as error:
+        raise _refused(place, f"not understood: {error}") from error
+    return text
+
+
+def _drop_yaml(place: HookPlace, text: str) -> str:
+    try:
+        for event, _ in yaml_text.items(text, ["hooks"]):
+            text = yaml_text.remove(text, ["hooks", event], place.is_ours)
+        text = yaml_text.remove(text, ["hooks"], lambda item: _is_our_list(place, item))
+    except yaml_text.NotUnderstood as error:
+        raise _refused(place, f"not understood: {error}") from error
+    return text
+
+
+def _is_our_list(place: HookPlace, item: str) -> bool:
+    """Return whether an event and its list, in one line, hold our commands only."""
+    try:
+        entries = json.loads(item.partition(": ")[2])
+    except ValueError:
+        return False
+    return bool(entries) and all(place.is_ours(json.dumps(entry)) for entry in entries)
+
+
+_FORMS: Final = {
+    "tables": _TextForm(_table_commands, _add_tables, _drop_tables),
+    "script": _TextForm(_script_commands, _add_script, _drop_script),
+    "yaml": _TextForm(_yaml_commands, _add_yaml, _drop_yaml),
+}

@@ -15,22 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from thence.agents import Adapter, Source, adapters
 from thence.agents.contents import Plain, Zstandard
 from thence.agents.files import MAX_LIST_BYTES, measure_source, open_regular
 from thence.agents.sessions import check_readable, find_source, load_source
-from thence.cli import options
+from thence.cli import options, wiring
 from thence.cli.file_counts import Counts
 from thence.cli.read_notices import exit_code, flow, notices, skipped_line
 from thence.cli.terminal import answer, clean, cut, several, short, size, style, width, wrap
 from thence.errors import NotReadable
 from thence.format import codec
+from thence.format.graph import State
 from thence.format.records import JSON, Notice, Place, Skipped
 from thence.memory.readouts import open_loaded
+from thence.memory.session_status import TURN_WORDS, turn_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from thence.format.derived_events import Spent
 
@@ -46,7 +49,6 @@ LIVE_STATES = ("live", "orphaned")
 
 @click.command(
     "inspect",
-    help="Count what a session file holds: records, links, calls, tokens, damage.",
     epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such file.",
 )
 @click.argument("path", metavar="ID|PATH")
@@ -55,8 +57,21 @@ def command(path: str, *, json: bool) -> int:
     """Print the counts of one file."""
     from thence.cli.lookup import file_of
 
-    report = inspect_file(file_of(path))
+    clean = wiring.printing_gate().value
+    counts = inspect_file(file_of(path))
+    report = {name: _cleaned(value, clean) for name, value in counts.items()}
     return answer(report, text(report, width()), json=json, code=exit_code(report["skipped"]))
+
+
+def _cleaned(value: JSON, clean: Callable[[JSON], JSON]) -> JSON:
+    """Return a value of a report without secrets: names of models and versions may hold some."""
+    if isinstance(value, list | tuple):
+        return type(value)(_cleaned(item, clean) for item in value)
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        cleaned = {name: _cleaned(field, clean) for name, field in fields.items()}
+        return msgspec.structs.replace(value, **cleaned)
+    return clean(value)
 
 
 def inspect_file(path: Path) -> dict[str, JSON]:
@@ -137,8 +152,9 @@ def _empty_session() -> dict[str, JSON]:
 
 
 def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
+    gate = wiring.printing_gate()
     loaded = load_source(adapter, source)
-    opened = open_loaded(loaded)
+    opened = open_loaded(gate.session(loaded))
     session = opened.session
     states: Counter[str] = Counter()
     ids: dict[str, list[int]] = {}
@@ -149,11 +165,12 @@ def _session(adapter: Adapter, source: Source, path: Path) -> dict[str, JSON]:
     name = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
     here = [skip for skip in loaded.skipped if os.path.abspath(skip.source) == name]  # noqa: PTH100
     return {
+        "file": gate.path(str(path), session.head.session.cwd),
         "title": session.title,
         "states": dict(states),
         "live": [event_id for state in LIVE_STATES for event_id in ids.get(state, ())],
         "dead": [event_id for state in DISCARDED_STATES for event_id in ids.get(state, ())],
-        "turn": session.turn(),
+        "turn": turn_object(session.turn(), wiring.standing(session)),
         "spent": _spent(session.head.spent),
         "lower_bound": list(session.head.lower_bound),
         "edges": list(session.edges),
@@ -220,7 +237,6 @@ def _rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
 
 def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
     from thence.cli.session_text import STATES
-    from thence.format.graph import State
 
     if report["states"]:
         states = report["states"].items()
@@ -230,7 +246,13 @@ def _session_rows(report: dict[str, JSON]) -> Iterator[tuple[str, list[str]]]:
             f"{short(spent[name].total)} {STATES[State(name)]}" for name in ("live", "dead", "side")
         ]
         yield "spent", [part for part in parts if not part.startswith("0 ")] or ["no tokens"]
-        yield "turn", [report["turn"].state.value, "torn last line" if report["turn"].torn else ""]
+        yield (
+            "turn",
+            [
+                TURN_WORDS[report["turn"]["state"]],
+                "torn last line" if report["turn"]["torn"] else "",
+            ],
+        )
     for edge in report["edges"][:5]:
         way = "to" if edge.child else "from"
         yield "tie", [f"{edge.link} {way} {edge.session}", edge.how]

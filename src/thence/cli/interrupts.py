@@ -1,4 +1,4 @@
-"""Ctrl-C in commands that start processes of their own."""
+"""Ctrl-C and SIGTERM in commands that start processes of their own."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ def handling(
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C stop this process only: what it started is ended by it, without a word."""
+    """Let Ctrl-C and SIGTERM stop this process: what it started is ended by it, without a word."""
     here = os.getpid()
 
-    def stop(_number: int, _frame: object) -> None:
+    def stop(number: int, _frame: object) -> None:
         if os.getpid() == here:
             raise KeyboardInterrupt
+        if number == signal.SIGTERM:  # sent by this process: Ctrl-C reaches all of them
+            os._exit(128 + number)
 
-    with handling([signal.SIGINT], stop):
+    with handling([signal.SIGINT, signal.SIGTERM], stop):
         yield

@@ -9,7 +9,7 @@ from thence.cli.columns import short_id
 from thence.cli.terminal import answer, clean
 
 
-@click.command("keep", help="Pin sessions: their transcripts are never removed.")
+@click.command("keep")
 @click.argument(
     "wanted", metavar="ID...", nargs=-1, required=True, shell_complete=options.complete_ids
 )
@@ -17,7 +17,7 @@ from thence.cli.terminal import answer, clean
 @options.as_json
 def command(wanted: tuple[str, ...], *, off: bool, json: bool) -> int:
     """Pin sessions, or let them go."""
-    from thence.memory.pins import set_pinned
+    from thence.memory.labels import set_pinned
 
     with wiring.store() as store, store.sweeping(wiring.SWEEP_WAIT_S):
         rows = [wiring.session(store, name) for name in wanted]

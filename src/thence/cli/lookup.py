@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from thence.agents.sessions import load
 from thence.cli import wiring
 from thence.errors import NotReadable, SessionNotFound
-from thence.memory.fields import locate
+from thence.format.nodes import Is
 from thence.memory.readouts import open_loaded, open_session
-from thence.memory.recall import load_session, place_of, stored_ancestors
+from thence.memory.recall import as_read, load_session, place_of, stored_ancestors
+from thence.memory.stored_paths import locate
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
@@ -31,7 +32,7 @@ def load_named(name: str) -> LoadedSession:
     if is_path(name):
         return load(Path(name))
     with wiring.store() as store:
-        return load_session(store, wiring.session(store, name))
+        return load_session(store, wiring.session(store, name), _clean)
 
 
 def open_named(name: str) -> OpenedSession:
@@ -39,7 +40,7 @@ def open_named(name: str) -> OpenedSession:
     if is_path(name):
         return open_loaded(load_named(name))
     with wiring.store() as store:
-        return open_session(store, wiring.session(store, name))
+        return open_session(store, wiring.session(store, name), _clean)
 
 
 def load_original(name: str) -> LoadedSession:
@@ -48,7 +49,7 @@ def load_original(name: str) -> LoadedSession:
         return load_named(name)
     with wiring.store() as store:
         row = wiring.session(store, name)
-        return _load_source(store, row) or load_session(store, row)
+        return _load_source(store, row) or load_session(store, row, _clean)
 
 
 def open_original(name: str) -> tuple[OpenedSession, SessionRow | None]:
@@ -60,7 +61,12 @@ def open_original(name: str) -> tuple[OpenedSession, SessionRow | None]:
         loaded = _load_source(store, row)
         if loaded is not None:
             return open_loaded(loaded), None
-        return open_session(store, row), row
+        return open_session(store, row, _clean), row
+
+
+def _clean(loaded: LoadedSession) -> LoadedSession:
+    """Return a removed session, read from its log, as it was stored."""
+    return wiring.gate().session(loaded)
 
 
 def _load_source(store: Store, row: SessionRow) -> LoadedSession | None:
@@ -69,7 +75,9 @@ def _load_source(store: Store, row: SessionRow) -> LoadedSession | None:
     if not path or row.gone or not os.path.lexists(path):
         return None
     with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
-        return load(Path(path), uid=row.session.session_uid, elsewhere=stored_ancestors(store))
+        return load(
+            Path(path), uid=row.session.session_uid, elsewhere=stored_ancestors(store, as_read)
+        )
     return None
 
 
@@ -120,7 +128,5 @@ def around(page: Page, wanted: str) -> Iterator[str]:
 
 def _is_shown(record: Record) -> bool:
     """Whether a record takes a line: results stand beside their calls, books are not shown."""
-    from thence.format.nodes import Is
-
     has_own = any(block.kind != "tool_result" for block in record.blocks)
     return has_own and not record.node.flags & Is.INTERNAL

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
+import msgspec
 
 from thence.cli import options, wiring
 from thence.cli.columns import (
@@ -29,8 +30,8 @@ from thence.cli.columns import (
     title_text,
     when,
 )
-from thence.cli.expiring_sessions import risk_lines
 from thence.cli.terminal import answer, clean, cut, justify, several, style, width
+from thence.cli.unread_lines import risk_lines
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -50,7 +51,7 @@ class OutcomeName(click.Choice[str]):
         """Return the stored outcome that a word means."""
         from thence.memory.search import OUTCOME_NAMES, OUTCOME_WORDS
 
-        stored = OUTCOME_WORDS.get(str(value), str(value))
+        stored = OUTCOME_WORDS.get(str(value).lower(), str(value))
         super().convert(OUTCOME_NAMES.get(stored, stored), param, ctx)
         return stored
 
@@ -65,7 +66,6 @@ _OUTCOMES = {"success": ("✓", "green"), "fail": ("✗", "red")}
 
 @click.command(
     "ls",
-    help="List sessions, newest first.",
     epilog="Marks: ✓ done, ✗ failed, ◆ needs you, ● running or unfinished, ○ abandoned or unclear."
     " Costs: $1.20+ at least, ? unknown.",
 )
@@ -114,8 +114,6 @@ def command(
     json: bool,
 ) -> int:
     """Print the sessions that are wanted."""
-    import msgspec
-
     from thence.memory.labels import tagged_uids
     from thence.memory.search import moment
     from thence.memory.store import Filter
@@ -136,11 +134,7 @@ def command(
     with wiring.store() as store:
         if at_risk:
             return _at_risk(store, wanted, json=json)
-        from thence.memory import session_status
-
-        known = wiring.tellers()
-        now = session_status.now(known, wiring.roots(known))
-        listing = Listing(store, wanted, now, present(utc=utc), labels, running=running)
+        listing = Listing(store, wanted, wiring.status(), present(utc=utc), labels, running=running)
         lines = listing.lines(width(), tree=tree)
         return answer(lambda: [listing.object(row) for row in listing.rows], lines, json=json)
 
@@ -251,7 +245,7 @@ class Listing:
     def _sums(self, room: int) -> str:
         total = self.total
         if not total.sessions:
-            return "no session is running" if self._running else self._no_match()
+            return "no session is running" if self._running else "no matching sessions"
         parts = [several(total.sessions, "session"), total.cost_text]
         if total.dead:
             parts.append(f"{money(total.dead)} on discarded branches")
@@ -259,15 +253,6 @@ class Listing:
         if (more := total.sessions - len(self.rows)) > 0:
             words += f" · {more:,} more: -n {total.sessions}"
         return cut(words, room)
-
-    def _no_match(self) -> str:
-        """Return why there is nothing to list, as far as the filters tell."""
-        from thence.agents.profiles import agents
-
-        agent = self._wanted.agent
-        if agent is not None and agent not in agents():
-            return f"no matching sessions: no agent is called {clean(agent)!r}"
-        return "no matching sessions"
 
 
 _START = (TextColumn(), TextColumn("id"), TextColumn("agent"), TextColumn("age", right=True))
@@ -290,10 +275,10 @@ _WIDE = (
 
 
 def _title(row: SessionRow) -> str:
-    """Return the title of a session, its tags, and whether it was imported."""
-    is_imported = row.imported is not None and row.machine is None
-    origin = ["· imported"] if is_imported else []
-    return " ".join([title_text(row.title), *(f"#{clean(tag)}" for tag in row.tags), *origin])
+    """Return the title of a session, its tags, and where it comes from."""
+    is_synced = row.machine is not None and row.file is None  # the list has a column for that
+    origin = [f"{clean(row.origin)} ·"] if row.origin and not is_synced else []
+    return " ".join([*origin, title_text(row.title), *(f"#{clean(tag)}" for tag in row.tags)])
 
 
 def _graph(row: SessionRow, *, open_turn: bool) -> str:
@@ -306,8 +291,6 @@ def _graph(row: SessionRow, *, open_turn: bool) -> str:
 
 
 def _total(store: Store, wanted: Filter, rows: Sequence[SessionRow] | None) -> Total:
-    import msgspec
-
     if rows is not None:
         uids = tuple(row.session.session_uid for row in rows)
         wanted = msgspec.structs.replace(wanted, uids=uids)
@@ -337,7 +320,5 @@ def _fits(risk: Risk, wanted: Filter) -> bool:
 
 
 def _risk_object(risk: Risk) -> JSON:
-    import msgspec
-
     fields: dict[str, JSON] = msgspec.to_builtins(risk.session)
     return {**fields, "deleted_in_days": round(risk.days, 2), "kept": risk.row is not None}

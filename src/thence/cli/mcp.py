@@ -27,7 +27,6 @@ _agents = click.argument("agents", nargs=-1, type=mcp_settings.NAMES)
 @click.group(
     "mcp",
     invoke_without_command=True,
-    help="Let agents search past sessions (MCP).",
     epilog="It speaks MCP over stdin and stdout. With --http it listens on this machine only, and"
     " asks for the token that it prints.",
 )
@@ -54,18 +53,18 @@ def command(ctx: click.Context, port: int, *, http: bool) -> int | None:
 
 def questions(store: Store) -> Questions:
     """Return what may be asked of this home."""
-    from thence.cli import notes, viewer
-    from thence.memory.dismissals import dismissed_todos
-    from thence.memory.labels import searchable_notes
+    from thence.cli import notes
+    from thence.memory.open_todos import dismissed_todos
     from thence.serve.questions import Questions
 
     return Questions(
         store,
-        lambda text: wiring.latest_redactor().redact(text),
-        lambda text, session: notes.write("decision", text, session, origin="mcp"),
-        lambda: searchable_notes(wiring.home()),
+        lambda text, session: notes.write(
+            "decision", wiring.latest_gate().text(text), session, origin="mcp"
+        ),
+        wiring.clean_notes,
         lambda: dismissed_todos(wiring.home()),
-        viewer=viewer.running_url,
+        status=wiring.status,
     )
 
 
@@ -75,10 +74,11 @@ def _listen(port: int) -> None:
     from thence.cli import viewer
     from thence.serve import auth, mcp
     from thence.serve.request_timeouts import LimitedServer
+    from thence.serve.stdio import StdioServer
 
-    listener = viewer.listen(viewer.HOST, port)
+    listeners = viewer.listen(viewer.HOST, port)
     guard = auth.AuthMiddleware(
-        viewer.HOST, listener.getsockname()[1], key=auth.home_key(wiring.home())
+        viewer.HOST, listeners[0].getsockname()[1], key=auth.home_key(wiring.home())
     )
     tell(
         [
@@ -88,10 +88,14 @@ def _listen(port: int) -> None:
         ]
     )
     sys.stdout.flush()
-    with listener, wiring.store(must_exist=False) as store:
-        app = mcp.over_http(mcp.server(questions(store), __version__), guard)
+    with contextlib.ExitStack() as stack:
+        for listener in listeners:
+            stack.enter_context(listener)
+        store = stack.enter_context(wiring.store(must_exist=False))
+        server = StdioServer(lambda: questions(store), __version__)
+        app = mcp.over_http(server, guard)
         settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
-        LimitedServer(settings).run([listener])
+        LimitedServer(settings).run(listeners)
 
 
 # -- telling agents -------------------------------------------------------------------------
@@ -105,7 +109,7 @@ def _listen(port: int) -> None:
 def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Put the server into agents' settings."""
     wanted = list(agents) or [
-        name for name in mcp_settings.names() if mcp_settings.place_of(name).path.exists()
+        name for name in mcp_settings.NAMES.names() if mcp_settings.place_of(name).path.exists()
     ]
     changes = [
         (name, mcp_settings.install(mcp_settings.place_of(name), mcp_settings.own_entry()))
@@ -121,7 +125,7 @@ def install(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) ->
 @options.as_json
 def uninstall(agents: tuple[str, ...], *, dry_run: bool, yes: bool, json: bool) -> int:
     """Take the server out of agents' settings."""
-    gone = mcp_settings.removals(agents or mcp_settings.names())
+    gone = mcp_settings.removals(agents or mcp_settings.NAMES.names())
     return _change(gone, "removed", dry_run=dry_run, yes=yes, json=json)
 
 

@@ -56,11 +56,6 @@ def own_entry() -> dict[str, Any]:
     return server_entry(wiring.home(), Path.home() / ".thence")
 
 
-def names() -> list[str]:
-    """Return the agents that can be told of the server."""
-    return NAMES.names()
-
-
 def place_of(name: str) -> ServerPlace:
     """Return where an agent of this machine is told of servers."""
     profile = wiring.agents()[name].profile
@@ -77,7 +72,7 @@ def place_of(name: str) -> ServerPlace:
 def present() -> list[str]:
     """Return the agents that are on this machine."""
     here = wiring.agents_here("servers")
-    return [name for name in names() if name in here or place_of(name).path.exists()]
+    return [name for name in NAMES.names() if name in here or place_of(name).path.exists()]
 
 
 def removals(agents: Sequence[str]) -> list[tuple[str, Edit]]:

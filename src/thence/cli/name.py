@@ -7,6 +7,7 @@ import click
 from thence.cli import options, wiring
 from thence.cli.columns import short_id
 from thence.cli.terminal import answer, clean
+from thence.format.normal import one_line
 
 
 @click.command("name", help="Name a session. Without NAME: show its name.")
@@ -17,14 +18,13 @@ from thence.cli.terminal import answer, clean
 def command(wanted: str, words: tuple[str, ...], *, off: bool, json: bool) -> int:
     """Name a session, or tell its name."""
     from thence.cli import notes
-    from thence.format.normal import one_line
     from thence.memory.labels import MAX_NAME_CHARS
 
     if off and words:
         raise click.UsageError("give a name or --off, not both")
     with wiring.store() as store:
         session = wiring.session(store, wanted).session
-    name = one_line(wiring.redactor().redact(" ".join(words)), MAX_NAME_CHARS) if words else ""
+    name = one_line(wiring.gate().text(" ".join(words)), MAX_NAME_CHARS) if words else ""
     if words and not name:
         raise click.UsageError("say what to call it")
     shown = notes.label(session, name="" if off else name or None).name

@@ -15,7 +15,6 @@ EVENT_NAME: Final = re.compile(r"e[0-9a-f]{1,13}")
 
 @click.command(
     "open",
-    help="Open the viewer in the browser, at a session if one is named.",
     epilog="Uses the running server. If there is none, starts one, as thence serve does.",
 )
 @click.argument("wanted", metavar="[ID]", required=False, shell_complete=options.complete_ids)
@@ -46,7 +45,7 @@ def command(
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
     code: int = ctx.invoke(
         load_command("serve"),
-        host=viewer.HOST,
+        host=None,
         port=port,
         team=None,
         token=False,

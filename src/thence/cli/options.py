@@ -45,10 +45,17 @@ class AgentFilter(click.ParamType[str]):
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's
-        """Return the stored name; a name that nobody knows stays as it is."""
-        from thence.agents.profiles import stored_name
+        """Return the stored name; an agent without a profile has sessions in the store."""
+        from thence.agents.profiles import agent_of, stored_name
+        from thence.cli import wiring
 
-        return stored_name(str(value))
+        name = stored_name(str(value))
+        if agent_of(name) is None:
+            from thence.memory.labels import stored_agent
+
+            with wiring.store() as store:
+                return stored_agent(store, name)
+        return name
 
 
 agent = click.option("--agent", type=AgentFilter(), help="Only sessions of this agent.")
@@ -63,6 +70,23 @@ since = click.option(
 def view(name: str, does: str) -> Callable[[Command], Command]:
     """Add an option that shows something else: see VIEWS, which runs another command for it."""
     return click.option(name, is_flag=True, expose_value=False, help=does)
+
+
+def notes(command: Command) -> Command:
+    """Add what a command takes that writes decisions or notes, lists and confirms them."""
+    for add in (
+        as_json,
+        click.option("-y", "--yes", is_flag=True, help="With --confirm: do not ask."),
+        click.option(
+            "--confirm",
+            is_flag=True,
+            help="Confirm decisions of agents, by their ids in place of TEXT; shows each and asks.",
+        ),
+        click.option("--session", "wanted", metavar="ID", help="The session it belongs to."),
+        click.argument("words", metavar="[TEXT]...", nargs=-1),
+    ):
+        command = add(command)
+    return command
 
 
 MAX_CHOICE_CHARS = 40

@@ -11,6 +11,7 @@ from thence.cli import options, wiring
 from thence.cli.columns import DIM, short_id
 from thence.cli.terminal import answer, clean, cut, several, style, width
 from thence.memory.recall import event_name
+from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.memory.patterns import Pattern
@@ -29,7 +30,7 @@ _HEADS = {
 }
 
 
-@click.command("patterns", help="Show recurring errors and detours.")
+@click.command("patterns")
 @click.option("--kind", type=click.Choice(list(_HEADS)), help="Only patterns of this kind.")
 @options.agent
 @options.project
@@ -49,7 +50,6 @@ def command(
     """Print patterns, the weightiest of each kind first."""
     from thence.memory.patterns import memories, patterns
     from thence.memory.search import moment
-    from thence.memory.store import Filter
 
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:

@@ -13,7 +13,7 @@ from thence.cli.terminal import answer, clean
 from thence.errors import SessionNotFound
 
 
-@click.group("project", help="Merge folders that are one project.")
+@click.group("project")
 def command() -> None:
     """Group what is done with folders."""
 

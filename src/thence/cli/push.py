@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from thence import config
 from thence.cli import options, wiring
 from thence.cli.columns import tell, tilde
+from thence.cli.push_marks import PushMarks
 from thence.cli.terminal import answer, clean, several, size, width
 from thence.errors import STOPPED, BadConfig, ThenceError
 
@@ -62,42 +61,6 @@ def command(url: str | None, *, dry_run: bool, json: bool) -> int:
         return _push(store, address, noted, exclude, json=json)
 
 
-class PushMarks:
-    """How far this machine has pushed to one address, for when nobody answers there.
-
-    What counts is what the other store says; this is a copy of it.
-    """
-
-    def __init__(self, home: Path, address: str) -> None:
-        name = blake2b(address.encode("utf-8", "replace"), digest_size=8).hexdigest()
-        self._path = home / "memory" / "pushed" / name
-
-    def read(self) -> dict[str, tuple[PushMark, bool]]:
-        """Return the marks of the last push; none when there are none, or none that can be read."""
-        import msgspec
-
-        from thence.team.pushing import PushMark
-
-        try:
-            marks = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, PushMark])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            # Then the store is asked how far it came.
-            return {}
-        return {uid: (mark, True) for uid, mark in marks.items()}
-
-    def write(self, marks: Mapping[str, PushMark]) -> None:
-        """Note marks; what cannot be noted is not missed."""
-        import msgspec
-
-        passing = self._path.with_name(f"{self._path.name}.new")
-        # A cache: without it the next push asks the store.
-        with contextlib.suppress(OSError, UnicodeEncodeError):
-            config.make_private(self._path.parent)
-            passing.touch(mode=0o600)
-            passing.write_bytes(msgspec.msgpack.encode(dict(marks)))
-            passing.replace(self._path)
-
-
 # -- pushing --------------------------------------------------------------------------------
 
 
@@ -113,7 +76,8 @@ def _push(store: Store, address: str, noted: PushMarks, exclude: list[str], *, j
     pusher = None
     try:
         with interruptible(), _open(address) as target, target.sweeping(wiring.SWEEP_WAIT_S):
-            pusher = Pusher(store, target, wiring.redactor(), exclude=exclude, progress=progress)
+            rules = wiring.gate(), wiring.rules()
+            pusher = Pusher(store, target, *rules, exclude=exclude, progress=progress)
             pusher.run()
     except NotPermitted:
         raise
@@ -152,7 +116,7 @@ def _waits(store: Store, error: ThenceError, noted: PushMarks, exclude: list[str
     plan = _plan(store, noted.read(), exclude)
     return NotReachable(
         f"not reachable, {several(plan.sessions, 'session')} waiting: {error.message}",
-        hint="nothing is lost: the next push continues from here",
+        hint="what arrived stays; the next push continues from here",
     )
 
 
@@ -189,8 +153,6 @@ def _plan(store: Store, marks: Mapping[str, tuple[PushMark, bool]], exclude: lis
 
 def _dry(store: Store, address: str, noted: PushMarks, exclude: list[str], *, json: bool) -> int:
     """Say what would be sent, by what the other side has, or had when it was last reached."""
-    import msgspec
-
     from thence.team.postgres import NotPermitted, StoreLost, Unreachable
     from thence.team.pushing import marks_in
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from thence.agents.profiles import agent_of
 from thence.cli.terminal import clean, columns, cut, several, size
 from thence.errors import SKIPS
-from thence.format import derived_events
 from thence.format.codec import TORN
 from thence.format.facts import text_in
-from thence.format.normal import SessionEvent
 from thence.format.readout import Readout, ReadoutPart
 from thence.format.records import Notice, Skipped
+from thence.format.session_graph import MINIMUM
 from thence.format.todos import Step, Todo, pending_todos
 from thence.memory.readouts import OpenedSession
 
@@ -30,7 +31,7 @@ def notices(opened: OpenedSession) -> list[Notice]:
     """Return all that a reader of a session should be told, each kind once."""
     session = opened.session
     links = (Notice(f"{b.what} link", f"{b.wanted}") for b in session.graph.breaks)
-    unbilled = (Notice("not billed", why) for why in session.head.lower_bound)
+    unbilled = (Notice(MINIMUM, why) for why in session.head.lower_bound)
     unknown = _not_understood(opened.agent, session)
     return [*group_notices([*opened.notices, *links, *unbilled]), *unknown]
 
@@ -75,6 +76,8 @@ def promises(session: Readout) -> list[Todo]:
 
 def _steps(part: ReadoutPart) -> Iterator[Step]:
     """Yield what was said and done on a part of a line."""
+    from thence.memory.session_timeline import call_step
+
     session = part.session
     results = {pair.call.call: pair for pair in session.calls}
     for place in part.places:
@@ -83,20 +86,8 @@ def _steps(part: ReadoutPart) -> Iterator[Step]:
             if block.kind in ("user_msg", "assistant_msg"):
                 role = "assistant" if block.kind == "assistant_msg" else "user"
                 yield Step(record.id, role, text_in(block))
-            elif block.kind == "tool_call":
-                yield _step(record.id, block, results.get(block.call))
-
-
-def _step(event: str, block: SessionEvent, pair: derived_events.Call | None) -> Step:
-    result = pair.result if pair is not None else None
-    return Step(
-        event,
-        "assistant",
-        tool=block.tool or "",
-        input=block.payload,
-        result=result.payload if result is not None else None,
-        failed=pair is None or not pair.outcome.succeeded,
-    )
+            elif block.kind == "tool_call" and (pair := results.get(block.call)) is not None:
+                yield call_step(record.id, replace(pair, call=block))
 
 
 def skipped_line(skip: Skipped) -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from thence.cli.picker import PickerChoice
+    from thence.memory.session_status import Now
     from thence.memory.store import SessionRow, Store
 
 MAX_LISTED = 20
@@ -149,8 +151,6 @@ def _hand_over(
 
 def _refresh_folders(store: Store) -> None:
     """Look where folders of sessions are now, this one among them, unless a sweep runs."""
-    from contextlib import suppress
-
     from thence.memory.store import StoreLocked
 
     if not wiring.is_read_only():
@@ -207,8 +207,10 @@ def _notes(plan: ResumePlan) -> Iterator[str]:
     row = plan.row
     yield f"{cut(title_text(row.title), 72)}"
     yield not_restored(plan.copied_to or row.session.flavor)
-    if row.turn and row.turn != "done":
-        yield f"its last turn: {row.turn.replace('_', ' ')}"
+    from thence.memory.session_status import TURN_WORDS, turn_now
+
+    if (turn := turn_now(row.turn, wiring.status().of(row))) != "done":
+        yield f"its last turn: {TURN_WORDS[turn]}"
 
 
 def _become(plan: ResumePlan) -> None:
@@ -259,7 +261,8 @@ def _choose(rows: Sequence[SessionRow]) -> SessionRow | None:
         f"{pad_to(name, wide)}  {pad_to(agent, wider)}"
         for name, agent in zip(names, agents, strict=True)
     ]
-    choices = [_choice(row, head, now) for row, head in zip(rows, heads, strict=True)]
+    status = wiring.status()
+    choices = [_choice(row, head, now, status) for row, head in zip(rows, heads, strict=True)]
     return rows[picker.pick(choices)]
 
 
@@ -312,8 +315,9 @@ def _project_columns(head_columns: int) -> int:
     return max(min(left, MAX_PROJECT_COLUMNS), 0)
 
 
-def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
+def _choice(row: SessionRow, head: str, now: datetime, status: Now) -> PickerChoice:
     from thence.cli import picker
+    from thence.memory.session_status import TURN_WORDS, turn_now
 
     session = row.session
     title, place = title_text(row.title), project(row.folder)
@@ -322,7 +326,7 @@ def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
     branch = clean(session.git_branch or "")
     cost = row_cost(row)
     facts = (clean(session.model or ""), several(row.events, "event"), cost, branch)
-    left = row.turn.replace("_", " ") if row.turn else ""
+    turn = turn_now(row.turn, status.of(row, now.timestamp()))
     return picker.PickerChoice(
         "  ".join(filter(None, (head, f"{age:>7}", pad_to(cut(place, room), room), title))),
         f"{session.session_uid} {title} {place} {branch} {clean(row.machine or '')}",
@@ -330,6 +334,6 @@ def _choice(row: SessionRow, head: str, now: datetime) -> PickerChoice:
             title,
             "  ".join(filter(None, (clean(tilde(row.folder or "")), _elsewhere(row)))),
             " · ".join(fact for fact in facts if fact),
-            f"last turn: {left}" if left else "",
+            f"last turn: {TURN_WORDS[turn]}",
         ),
     )

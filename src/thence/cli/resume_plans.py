@@ -96,7 +96,7 @@ def _with_prompt(agent: Agent, session: str, prompt: str) -> list[str]:
 def obstacle_of(row: SessionRow) -> str | None:
     """Return why its own agent cannot go on with a session on this machine; None if it can."""
     from thence.agents.profiles import label_of
-    from thence.memory.fields import locate
+    from thence.memory.stored_paths import locate
 
     session, imported = row.session, row.imported
     name, label = session.native_session_id[:13], label_of(session.flavor)
@@ -141,7 +141,7 @@ def not_restored(agent: str) -> str:
 def _env(row: SessionRow, known: dict[str, Adapter]) -> dict[str, str]:
     """Return the variable that leads an agent to a folder that is not its usual one."""
     from thence.agents.profiles import agent_of
-    from thence.memory.fields import locate
+    from thence.memory.stored_paths import locate
 
     flavor, path = row.session.flavor, row.session.source_path
     agent, adapter = agent_of(flavor), known.get(flavor)

@@ -37,7 +37,6 @@ class Move(NamedTuple):
 
 @click.command(
     "rewind",
-    help="Rewind a session recorded by thence: its chain or its files.",
     epilog="Without --to and --files: list its checkpoints. Nothing is deleted: a rewound branch"
     " stays readable, and files are saved before they change, so that you can undo it.",
 )

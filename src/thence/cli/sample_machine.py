@@ -66,7 +66,7 @@ def write(folder: Path, now: datetime, only: Collection[str] = ()) -> Homes:
         (places.work / project).mkdir(parents=True, exist_ok=True)
     for agent in _sample_agents():
         if (sample := agent.sample) is not None and (not only or agent.name in only):
-            agent.ask(sample, Machine(places.of(agent.name), places.work), now)
+            sample(Machine(places.of(agent.name), places.work), now)
     if not system.IS_WINDOWS:
         _write_own(places)
     return places

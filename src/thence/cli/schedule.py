@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from thence.format.records import JSON
 
 
-@click.group("schedule", help="Import every day, by a systemd timer or by cron.")
+@click.group("schedule")
 def command() -> None:
     """Group what is done about timers."""
 

@@ -1,8 +1,9 @@
-"""A sweep every day, by the machine's own means: a systemd timer, launchd, or a line for cron.
+"""What the machine starts for us: a sweep every day, and the viewer from login on.
 
-What is ours is known by its names and by a mark at the end of a line; everything else stays. Each
-home has its own: the default one has plain names, another one names with a hash of its path.
-Launchd's files are made by its documentation; they are untested.
+A sweep by a systemd timer, launchd, or a line for cron; the viewer by a systemd user unit or an
+agent of launchd. What is ours is known by its names and by a mark at the end of a line; everything
+else stays. Each home has its own: the default one has plain names, another one names with a hash of
+its path. Launchd's files are made by its documentation; they are untested.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ Every = Literal["hourly", "daily", "weekly"]
 NAME: Final = "thence-sweep"
 LABEL: Final = "local.thence.sweep"
 MARK: Final = "# thence sweep"
+VIEWER_NAME: Final = "thence-serve"
+VIEWER_LABEL: Final = "local.thence.serve"
+RETRY_S: Final = 30
+"""Seconds after which a viewer that failed is started again: another one may have ended."""
 PASSED_ON: Final = ("THENCE_HOME", "THENCE_STORE")
 """Variables that a sweep needs and a timer does not have, besides those of agents."""
 
@@ -398,3 +403,83 @@ class Cron:
     def problem(self) -> UnitProblem | None:
         """Return nothing: cron says nothing of its lines."""
         return None
+
+
+# -- the viewer -----------------------------------------------------------------------------
+
+
+class Service(Way, Protocol):
+    """One way to have a program run from login on."""
+
+    def start(self) -> SchedulePlan:
+        """Plan how it comes."""
+
+    def restart_command(self, pid: int) -> list[str] | None:
+        """Return what starts it again if it runs as this process, else None."""
+
+
+def service() -> Service:
+    """Return the way that this machine knows."""
+    if sys.platform == "darwin":
+        return Launchd()
+    if has_systemd():
+        return SystemdService()
+    raise EditRefused("no systemd for users is here", hint="thence serve --background needs none")
+
+
+def active_services() -> list[Service]:
+    """Return the ways in which the viewer is started at login now."""
+    ways: list[Service] = [SystemdService(), Launchd()]
+    return [way for way in ways if way.where() is not None]
+
+
+def restart_command(pid: int) -> list[str] | None:
+    """Return what restarts the service that runs as a process; None if it is no service."""
+    commands = (way.restart_command(pid) for way in active_services())
+    return next((words for words in commands if words), None)
+
+
+def _viewer_program() -> list[str]:
+    return launcher.command(config.home(), "serve", "--service", "--no-open")
+
+
+class SystemdService(SystemdTimer):
+    """A unit of this user."""
+
+    plain_name = VIEWER_NAME
+    kinds = ("service",)
+
+    def start(self) -> SchedulePlan:
+        """Plan the unit."""
+        run = " ".join(quote_word(word) for word in _viewer_program())
+        # It fails for as long as another viewer of the home runs: no number of tries is too many.
+        text = (
+            "[Unit]\nDescription=Viewer of the sessions of coding agents\n"
+            "StartLimitIntervalSec=0\n\n"
+            f"[Service]\nType=exec\nWorkingDirectory=/\n{unit_variables()}"
+            f"ExecStart={run}\nRestart=on-failure\nRestartSec={RETRY_S}\nNice=5\n\n"
+            "[Install]\nWantedBy=default.target\n"
+        )
+        return self.plan_start([self.edit("service", text)])
+
+    def restart_command(self, pid: int) -> list[str] | None:
+        """Return the command of systemd if this is the unit's process."""
+        is_running = self.properties(self.started).get("MainPID") == str(pid)
+        return ["systemctl", "--user", "restart", self.unit] if is_running else None
+
+
+class Launchd(LaunchdAgent):
+    """An agent of launchd."""
+
+    plain_label = VIEWER_LABEL
+
+    def start(self) -> SchedulePlan:
+        """Plan the file."""
+        # Started again after a crash, and left alone when it ended by itself.
+        keep = {"KeepAlive": {"SuccessfulExit": False}, "ThrottleInterval": RETRY_S}
+        return self.plan_start(_viewer_program(), {"RunAtLoad": True, **keep})
+
+    def restart_command(self, pid: int) -> list[str] | None:
+        """Return the command of launchd if this is the agent's process."""
+        is_running = f"pid = {pid}\n" in output_of(["launchctl", "print", self.target])
+        return ["launchctl", "kickstart", "-k", self.target] if is_running else None

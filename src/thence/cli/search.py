@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from thence.cli import options, wiring
 from thence.cli.columns import (
@@ -37,7 +39,8 @@ from thence.cli.terminal import (
 )
 from thence.errors import SKIPS
 from thence.format.normal import KINDS
-from thence.memory.recall import event_name
+from thence.memory.recall import event_name, read_hits
+from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -64,7 +67,6 @@ _KINDS = {
 
 @click.command(
     "search",
-    help="Find what was said or done, in the sessions of all agents.",
     epilog='Words, "a phrase", a prefix*, -without, this OR that, or a question, and filters:'
     " agent:codex project:tidepool model:opus tool:Bash kind:error file:app.py"
     " after:2026-01-01 before:7d outcome:failed tag:release cost>1.50."
@@ -93,36 +95,29 @@ def command(
     json: bool,
 ) -> int:
     """Print what was found, session by session."""
-    from msgspec.structs import replace
-
-    from thence.memory.labels import search, searchable_notes, with_tagged
+    from thence.memory.labels import search, with_tagged
     from thence.memory.local_days import zone_named
     from thence.memory.notes import matching_notes
-    from thence.memory.search import hits, parse
+    from thence.memory.search import parse
 
     zone = zone_named("UTC" if utc else tz)
     # What the shell took for one word, quoted, was meant as one phrase only if it says so.
     asked = with_tagged(parse(" ".join(query), exact=exact, zone=zone), wiring.labels())
-    notes = matching_notes(searchable_notes(wiring.home()), asked)[offset : offset + number]
+    notes = matching_notes(wiring.clean_notes(), asked)[offset : offset + number]
     with wiring.store(must_exist=not notes) as store:
         began = time.monotonic()
-        matches = search(store, asked, number + 1, offset)  # one more tells whether that is all
-        more = len(matches.matches) > number
-        matches = replace(matches, matches=matches.matches[:number])
-        answer = hits(matches, asked, store.blobs)
+        answer = read_hits(store, search(store, asked, number, offset), asked)
         took = round(1000 * (time.monotonic() - began))
         if json:
             say(as_json({**as_object(answer), "notes": [_note_object(n, asked) for n in notes]}))
             return SKIPS if answer.unread else 0
-        results = SearchResults(store, answer, present().astimezone(zone), more=more)
+        results = SearchResults(store, answer, present().astimezone(zone))
         tell(results.lines(width(), took, notes, asked))
     return SKIPS if answer.unread else 0
 
 
 def _note_object(note: Note, asked: Query) -> JSON:
     """Return a decision or note under the names of the contract, its text as a snippet."""
-    import msgspec
-
     from thence.memory.search import snippet
 
     text, marks = split_marks(snippet(note.text, asked.terms))
@@ -133,20 +128,21 @@ def _note_object(note: Note, asked: Query) -> JSON:
 
 def as_object(answer: Hits) -> dict[str, JSON]:
     """Return an answer under the names of the contract; `marks` say where in a snippet it is."""
-    import msgspec
-
     out: list[JSON] = []
     for hit in answer.hits:
         text, marks = split_marks(hit.snippet)
         fields: dict[str, JSON] = msgspec.to_builtins(hit)
         out.append({**fields, "snippet": text, "marks": marks})
+    counted = answer.answer
     return {
         "hits": out,
-        "capped": answer.capped,
-        "searched_back_to": answer.searched_back_to,
-        "how": answer.how,
-        "explanation": answer.explanation,
-        "hints": list(answer.hints),
+        "total": counted.total,
+        "sessions": counted.sessions,
+        "capped": counted.capped,
+        "searched_back_to": counted.searched_back_to,
+        "how": counted.how,
+        "explanation": counted.explanation,
+        "hints": list(counted.hints),
     }
 
 
@@ -165,12 +161,10 @@ def split_marks(snippet: str) -> tuple[str, list[list[int]]]:
 class SearchResults:
     """Hits, gathered by their sessions."""
 
-    def __init__(self, store: Store, answer: Hits, at: datetime, *, more: bool) -> None:
+    def __init__(self, store: Store, answer: Hits, at: datetime) -> None:
         from thence.memory.labels import add_labels
-        from thence.memory.store import Filter
 
-        self._answer = answer
-        self._more = more or answer.capped
+        self._hits, self._unread, self._answer = answer.hits, answer.unread, answer.answer
         self._at = at
         self._by: dict[str, list[Hit]] = {}
         for hit in answer.hits:
@@ -182,13 +176,12 @@ class SearchResults:
     def lines(self, room: int, took: int, notes: Sequence[Note], asked: Query) -> Iterator[str]:
         """Yield the answer as text, decisions and notes first."""
         if not self._by and not notes:
-            yield f"no matches, {format_duration(took)}{self._far()}"
+            yield f"{self._answer.count}, {format_duration(took)}{self._far()}"
             yield from self._how(room)
             return
-        least = "at least " if self._more else ""
-        number, sessions = len(self._answer.hits), len(self._by)
-        hits_in = "" if self._answer.how == "filters" else f"{several(number, 'match')} in "
-        parts = [f"{least}{hits_in}{several(sessions, 'session')}"] if sessions else []
+        shown, counted = len(self._hits), self._answer
+        some = f" ({shown} shown)" if shown < (counted.total or counted.sessions) else ""
+        parts = [f"{counted.count}{some}"] if self._by else []
         parts += [several(many, kind) for kind, many in Counter(n.kind for n in notes).items()]
         yield cut(f"{', '.join(parts)}, {format_duration(took)}{self._far()}", room)
         yield from self._how(room)
@@ -196,14 +189,14 @@ class SearchResults:
         yield from self._notes(notes, asked, room)
         for uid, hits in self._by.items():
             yield from self._session(uid, hits, room)
-        first = next((hit for hit in self._answer.hits if hit.event_id is not None), None)
+        first = next((hit for hit in self._hits if hit.event_id is not None), None)
         if first is not None and first.event_id is not None:
             name = self._ids[first.session_uid.partition(":")[2]]
             yield ""
             yield style("open one at the match:", fg=DIM) + style(
                 f"  thence show {name} --around {event_name(first.event_id)}", bold=True
             )
-        if unread := self._answer.unread:
+        if unread := self._unread:
             much = several(len(unread), "match")
             words = f"{much} without text: {clean(unread[0])}; see thence doctor"
             yield style(cut(words, room), fg="red")
@@ -213,7 +206,7 @@ class SearchResults:
         from thence.memory.search import snippet
 
         for note in notes:
-            left = f"{note.kind}{_session_named(note)}, {note.author}"
+            left = f"{note.kind}{_session_named(note)}, {clean(note.author)}"
             where = f"  {project(note.cwd)}" if note.cwd else ""
             head = justify(f"{left}{where}", ago(when(note.ts), self._at), room - 2)
             yield style(f"  {head}", fg=DIM)
@@ -237,7 +230,8 @@ class SearchResults:
         title = title_text(row.title if row else None)
         age = ago(when(row.session.ended_at), self._at) if row else ""
         evicted = "digest only  " if row and row.session.evicted_at else ""
-        right = f"{evicted}{age}"
+        origin = f"{clean(row.origin)}  " if row and row.origin else ""
+        right = f"{origin}{evicted}{age}"
         shown = justify(title, right, room - 4 - len(name))
         yield f"  {style(name, fg=DIM)}  {style(shown, bold=True)}"
         for hit in hits[:MAX_HITS_PER_SESSION] if self._answer.how != "filters" else ():
@@ -264,8 +258,6 @@ def _session_named(note: Note) -> str:
 
 def highlight(snippet: str, room: int) -> str:
     """Cut a snippet to a line and point at what was asked for: in colour, or in brackets."""
-    import sys
-
     text, marks = split_marks(snippet)
     text = clean(text)  # one sign for one: the places stay
     plain = not sys.stdout.isatty()

@@ -54,7 +54,6 @@ class CheckFailed(ThenceError):
 
 @click.command(
     "self-check",
-    help="Check that this version works here, and opens the home of an earlier one.",
     epilog="Everything runs in a temporary folder. Exit codes: 0 no problems, 1 something failed.",
 )
 @click.option(

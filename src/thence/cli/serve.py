@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from json import dumps
 from secrets import token_bytes
@@ -35,16 +35,15 @@ ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
 
 @click.command(
     "serve",
-    help="Run the viewer.",
     epilog="It listens on this machine only. The link that it prints signs one browser in, once;"
     " programs send the token of --token as Authorization: Bearer.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=viewer.PORT, show_default=True)
 @click.option(
     "--host",
-    default=viewer.HOST,
-    show_default=True,
-    help="Address; other than loopback needs --token.",
+    show_default=viewer.HOST,
+    help="Address to listen on and of the link; other than loopback needs --token. Safari needs"
+    " localhost.",
 )
 @click.option(
     "--store",
@@ -61,7 +60,7 @@ ANYWHERE = ("", "0.0.0.0", "::", "*")  # noqa: S104 - these are refused
 @click.option("--service", is_flag=True, hidden=True, help="Be the one in the background.")
 @options.as_json
 def command(
-    host: str,
+    host: str | None,
     port: int,
     team: str | None,
     *,
@@ -77,17 +76,19 @@ def command(
     if stop:
         return _stop(json=json)
     if background:
-        return _start(host, port, json=json, opens=not no_open)
+        return _start(host or viewer.HOST, port, json=json, opens=not no_open)
     from thence.serve import auth, sign_in
 
+    is_shared = host is not None
+    host = host or viewer.HOST
     _check(host, token=token, loopback=auth.is_loopback(host))
     home = wiring.home()
     is_read_only = wiring.is_read_only()
     key = auth.home_key(home) if not is_read_only or (home / auth.KEY).exists() else token_bytes(32)
     try:
-        listener = viewer.listen(host, port)
+        listeners = viewer.listen(host, port)
     except viewer.PortTaken:
-        there = auth.AuthMiddleware(host, port, key=key)
+        there = auth.AuthMiddleware(host, port, key=key, is_shared=is_shared)
         if not viewer.is_ours(there):
             raise
         if service:  # whoever started it tries again later
@@ -98,18 +99,19 @@ def command(
         return viewer.open_again(there, page=page, json=json, opens=not no_open)
     guard = auth.AuthMiddleware(
         host,
-        listener.getsockname()[1],
+        listeners[0].getsockname()[1],
         key=key,
         on_sign_in=partial(sign_in.remove, home),
         home=home,
+        is_shared=is_shared,
     )
     ticket = guard.ticket()
     if service:
-        return _serve_in_background(guard, listener, ticket, team)
+        return _serve_in_background(guard, listeners, ticket, team)
 
     def announce(_server: Server) -> None:
         link = guard.url(ticket, page)
-        _say(guard, link, token=token, json=json, loopback=auth.is_loopback(host))
+        _say(guard, link, token=token, json=json, is_shared=is_shared)
         if is_read_only and team is None:
             click.echo(
                 f"note: {clean(tilde(str(home)))} is read-only: no new sessions are imported",
@@ -120,13 +122,13 @@ def command(
                 target=viewer.open_browser, args=(guard, ticket, page), daemon=True
             ).start()
 
-    _serve(guard, listener, ticket, team, announce)
+    _serve(guard, listeners, ticket, team, announce)
     return 0
 
 
 def _serve(
     guard: AuthMiddleware,
-    listener: socket.socket,
+    listeners: list[socket.socket],
     ticket: str,
     team: str | None,
     on_started: Callable[[Server], None],
@@ -139,11 +141,14 @@ def _serve(
     sign_in.remove_leftovers(wiring.home())
     with wiring.store(must_exist=False) if team is None else wiring.team(team) as store:
         context = make_context(store, team=team is not None)
-        server = app.server(app.create(context, guard), lambda: on_started(server))
+        server = app.server(app.App(context, guard), lambda: on_started(server))
         app.settle()
         try:
-            with listener, claimed or nullcontext():
-                server.run([listener])
+            with ExitStack() as stack:
+                for listener in listeners:
+                    stack.enter_context(listener)
+                stack.enter_context(claimed or nullcontext())
+                server.run(listeners)
         finally:
             sign_in.remove(wiring.home(), ticket)
             if isinstance(context.sweep_home, ServerSweep):
@@ -151,7 +156,7 @@ def _serve(
 
 
 def _serve_in_background(
-    guard: AuthMiddleware, listener: socket.socket, ticket: str, team: str | None
+    guard: AuthMiddleware, listeners: list[socket.socket], ticket: str, team: str | None
 ) -> int:
     """Be the server of this home; a link that signs in is never printed, as a log would keep it."""
     home = wiring.home()
@@ -164,7 +169,7 @@ def _serve_in_background(
         upgrades.start(end)
 
     claimed = background_server.claim(home, guard.port)
-    _serve(guard, listener, ticket, team, watch, claimed=claimed)
+    _serve(guard, listeners, ticket, team, watch, claimed=claimed)
     if upgrades.is_upgraded:
         click.echo("thence was upgraded; the viewer starts again", err=True)
         background_server.run_again(home, guard.port)
@@ -214,7 +219,7 @@ def make_context(store: Store, *, team: bool = False) -> AppContext:
         known=known,
         roots=wiring.roots(known, later=True),
         policy=wiring.policy(),
-        redactor=wiring.latest_redactor,
+        gate=wiring.latest_gate,
         sweep_home=sweep_home,
         first_import=sweep_home.progress if sweep_home is not None else None,
         idle_timeout=config.idle_timeout(),
@@ -238,14 +243,22 @@ def _check(host: str, *, token: bool, loopback: bool) -> None:
         )
 
 
-def _say(guard: AuthMiddleware, url: str, *, token: bool, json: bool, loopback: bool) -> None:
+def _say(guard: AuthMiddleware, url: str, *, token: bool, json: bool, is_shared: bool) -> None:
+    from thence.serve.auth import is_loopback
+
+    loopback = is_loopback(guard.host)
     if json:
         click.echo(dumps({"url": url, "token": guard.token if token else None, "port": guard.port}))
     else:
         tell(["Viewer on this machine only" if loopback else "Viewer"])
         if not loopback:
             tell(["warning: other machines can reach it, and the connection is not encrypted"])
+        elif is_shared:
+            host = clean(guard.host)
+            tell([f"warning: the browser sends its cookie to all servers on {host}, on any port"])
         tell(["", f"  {url}", "  one-time link; it signs in one browser"])
+        if not is_shared and sys.platform == "darwin":
+            tell(["  Safari cannot open it: thence serve --host localhost"])
         if token:
             tell([f"  Authorization: Bearer {guard.token}"])
         tell(["", "Ctrl-C stops it"])

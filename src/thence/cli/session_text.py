@@ -30,7 +30,7 @@ from thence.cli.terminal import (
     style,
     wrap,
 )
-from thence.format import derived_events, output, testruns, tools
+from thence.format import derived_events, output, testruns
 from thence.format.facts import Edge, full_output, text_in
 from thence.format.figures import money, short_id
 from thence.format.graph import Branch, State
@@ -39,12 +39,12 @@ from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record, count_messages
 from thence.format.records import Usage, text_of
 from thence.format.stored import StoredEvent
-from thence.format.turn import TurnState
 from thence.memory.ancestry import relation_of
 from thence.memory.labels import Label
 from thence.memory.notes import Note
 from thence.memory.readouts import OpenedSession
 from thence.memory.recall import event_name
+from thence.memory.session_status import STOPPED, TURN_WORDS, Standing, Turn, turn_now
 
 MAX_ROWS = 5
 """How many of a kind are named before the rest is counted."""
@@ -66,11 +66,12 @@ STATES = {
 """What each state of an event is called on the screen."""
 
 _CUT_SHORT = {"denied": "✗", "interrupted": "○", "timeout": "✗"}
-_TURNS = {
-    TurnState.RUNNING: ("●", "running", "cyan"),
-    TurnState.WAITING: ("◆", "needs you", "yellow"),
-    TurnState.INTERRUPTED: ("○", "interrupted", "red"),
-    TurnState.DONE: ("●", "done", "cyan"),
+_TURNS: dict[Turn, tuple[str, str]] = {
+    "running": ("●", "cyan"),
+    "waiting": ("◆", "yellow"),
+    "interrupted": ("○", "red"),
+    "stopped": ("○", "red"),
+    "done": ("●", "cyan"),
 }
 
 
@@ -89,8 +90,11 @@ class Page:
         notes: Sequence[Note] = (),
         own: bool = False,
         label: Label | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Lay out a session; `notes` are the decisions and notes that belong to it.
+
+        Nobody is at it unless `standing` says so.
 
         The `label` is what the user calls it. With `own` what stands in the sessions that it
         continues is counted only.
@@ -98,6 +102,7 @@ class Page:
         self.notes = notes
         self.label = label or Label()
         self.own = own
+        self.standing = standing
         self.to = to
         self.zone = zone
         self.opened_session = opened_session
@@ -124,12 +129,8 @@ class Page:
 
     @cached_property
     def turns(self) -> dict[int, int]:
-        """The prompts of the live line, numbered."""
-        prompts = (place for place in self.line if self._is_prompt(place))
-        return {place: number for number, place in enumerate(prompts, 1)}
-
-    def _is_prompt(self, place: int) -> bool:
-        return bool(self.session.records[place].node.flags & Is.PROMPT)
+        """The records with which turns begin, numbered."""
+        return {place: number for number, place in enumerate(self.session.turns, 1)}
 
     @property
     def calls(self) -> dict[str, derived_events.Call]:
@@ -140,19 +141,14 @@ class Page:
         """Return the money for some records, and their tokens without a price."""
         return _cost(row for place in set(places) for row in self.session.records[place].rows)
 
-    def events(self, places: Iterable[int]) -> int:
-        """Count the events of a run, book-keeping left out."""
-        states, records = self.session.states, self.session.records
-        return sum(len(records[p].blocks) for p in set(places) if states[p] is not State.INTERNAL)
-
-    def sum_of(self, places: Sequence[int], *, turns: bool = True) -> str:
-        """Say how much a run of records is: turns, events, tokens."""
-        prompts = sum(map(self._is_prompt, places)) if turns else 0
+    def sum_of(self, places: Sequence[int]) -> str:
+        """Say how much a run of records is: prompts, events, tokens."""
+        prompts = sum(self.session.records[place].is_prompt for place in places)
         usages = (self.session.records[place].usage for place in set(places))
         tokens = sum(usage.total for usage in usages if usage is not None)
         parts = [
-            several(prompts, "turn") if prompts else "",
-            several(self.events(places), "event"),
+            several(prompts, "prompt") if prompts else "",
+            several(self.session.count_events(set(places)), "event"),
             f"{short(tokens)} tokens" if tokens else "",
         ]
         return ", ".join(filter(None, parts))
@@ -169,7 +165,7 @@ class Page:
             self._day(known.started_at),
             where,
             self._cost(),
-            several(len(self.turns), "turn"),
+            several(known.cost.turns, "turn"),
             self._spent(),
             agent_label(known.flavor),
             known.model,
@@ -205,13 +201,14 @@ class Page:
 
     def body(self) -> Iterator[str]:
         """Yield the live line, and what parted from it in its place."""
+        drawn: set[str] = set()
         yield from self._before()
-        yield from self._branches(-1)
-        yield from self._run(self.chain, "")
+        yield from self._branches(-1, drawn)
+        yield from self._run(self.chain, "", drawn)
         for call, channel in self.agents.items():
-            if channel not in self._shown:
-                yield from self._agent(channel, call, "")
-        yield self._turn()
+            if channel not in drawn:
+                yield from self._agent(channel, call, "", drawn)
+        yield from self._turn()
 
     def _before(self) -> Iterator[str]:
         """Yield the line in the sessions that this one continues, each with its border."""
@@ -231,46 +228,53 @@ class Page:
 
     def part(self, places: Sequence[int]) -> Iterator[str]:
         """Return some records of a line, and nothing that parted from it."""
-        return self._run(places, "", parted=False)
+        return self._run(places, "", set(), parted=False)
 
-    def _run(self, places: Sequence[int], step: str, *, parted: bool = True) -> Iterator[str]:
-        """Yield a run of records, a step to the right if it is a branch."""
+    def _run(
+        self, places: Sequence[int], step: str, drawn: set[str], *, parted: bool = True
+    ) -> Iterator[str]:
+        """Yield a run of records, a step to the right if it is a branch.
+
+        Subagents that are `drawn` are not drawn again.
+        """
         copies: list[int] = []
         for place in places:
             if self.session.states[place] is State.REPLAYED and not (step or self.opened):
                 copies.append(place)
                 continue
-            yield from self._copies(copies, step)
+            yield from self._copies(copies, drawn, parted=parted)
             copies = []
-            yield from self._record(place, step)
+            yield from self._record(place, step, drawn)
             if parted and not step:
-                yield from self._branches(place)
-        yield from self._copies(copies, step)
+                yield from self._branches(place, drawn)
+        yield from self._copies(copies, drawn, parted=parted)
 
-    def _copies(self, places: list[int], step: str) -> Iterator[str]:
+    def _copies(self, places: list[int], drawn: set[str], *, parted: bool) -> Iterator[str]:
         """Yield the part of the line that was copied from the session that owns it."""
         if places:
-            if not self.own:
-                for place in places:
-                    yield from self._record(place, step)
+            for place in places:
+                if not self.own:
+                    yield from self._record(place, "", drawn)
+                if parted:
+                    yield from self._branches(place, drawn)
             records = [self.session.records[place] for place in places]
             owner = next((r.link.origin for r in records if r.link.origin), None)
             owner = owner or next((e.session for e in self.session.edges if not e.child), None)
             yield self._border(owner, count_messages(records))
 
-    def _record(self, place: int, step: str) -> Iterator[str]:
+    def _record(self, place: int, step: str, drawn: set[str]) -> Iterator[str]:
         record = self.session.records[place]
         if record.node.flags & Is.CLEARS:
             yield from self._clear_mark(place, step)
         if record.node.flags & Is.SUMMARY:
             yield from self._summary(place, step)
         elif record.node.flags & Is.PROMPT:
-            yield from self._prompt(place, step)
+            yield from self._prompt(place, step, drawn)
         else:
             for block in record.blocks:
-                yield from self._block(record, block, step)
+                yield from self._block(record, block, step, drawn)
 
-    def _prompt(self, place: int, step: str) -> Iterator[str]:
+    def _prompt(self, place: int, step: str, drawn: set[str]) -> Iterator[str]:
         record = self.session.records[place]
         number = f"{self.turns.get(place, '')}" if not step else ""
         start, name = f"{step}● {number:<2} ", f"you  {self._clock(record)}"
@@ -282,7 +286,7 @@ class Page:
             if block.role == "user" and block.kind == "user_msg":
                 yield from self._prose(text_in(block), step)
             else:
-                yield from self._block(record, block, step)
+                yield from self._block(record, block, step, drawn)
 
     def _clock(self, record: Record) -> str:
         moment = derived_events.time_of(record.ts)
@@ -301,8 +305,8 @@ class Page:
         out: dict[int, list[Usage]] = {}
         now = -1
         for place in self.line:
-            now = place if place in self.turns else now
-            usage = self.session.records[place].usage
+            record = self.session.records[place]
+            now, usage = place if record.is_prompt else now, record.usage
             out.setdefault(now, []).extend([] if usage is None else [usage])
         return out
 
@@ -367,9 +371,11 @@ class Page:
 
     # -- blocks -------------------------------------------------------------------------
 
-    def _block(self, record: Record, block: SessionEvent, step: str) -> Iterator[str]:
+    def _block(
+        self, record: Record, block: SessionEvent, step: str, drawn: set[str]
+    ) -> Iterator[str]:
         if block.kind == "tool_call":
-            yield from self._call(block, step)
+            yield from self._call(block, step, drawn)
         elif block.kind == "thinking":
             words = f"… {clean(block.summary) or 'thought'}"
             yield self._dim(cut(f"{step}│    {words}", self._prose_room))
@@ -394,19 +400,21 @@ class Page:
         left = f"{step}·    {clean(one_line(text))}"
         return style(justify(left, how, self._prose_room), fg=_DIM)
 
-    def _call(self, block: SessionEvent, step: str) -> Iterator[str]:
+    def _call(self, block: SessionEvent, step: str, drawn: set[str]) -> Iterator[str]:
         pair = self.calls.get(block.call or "")
-        words = block.summary or tools.summary(block.tool or "", block.payload)
+        words = block.summary
         words = clean(words.replace(self._here, "") if self._here else words)
         if pair is None or not pair.outcome.ended:
-            lost = justify(f"{step}○    {words}", "interrupted, no result", self._row_room)
-            yield style(lost, fg="red")
+            is_open = block.call in self.session.running_calls
+            how = "no result yet" if is_open else "interrupted, no result"
+            lost = justify(f"{step}○    {words}", how, self._row_room)
+            yield style(lost, fg="cyan" if is_open else "red")
         else:
             yield from self._finished_call(pair, words, step)
         channel = self.agents.get(block.call or "")
-        if channel is not None and channel not in self._shown:
-            yield from self._agent(channel, block.call or "", step)
-        for edge in self._children.get(block.call or "", ()):
+        if channel is not None and channel not in drawn:
+            yield from self._agent(channel, block.call or "", step, drawn)
+        for edge in self.session.children.get(block.call or "", ()):
             words = f"{step}├─▸  its session is {clean(edge.session)}"
             yield style(cut(words, self.room), fg="bright_magenta")
 
@@ -461,14 +469,15 @@ class Page:
             out.setdefault(at, []).append(branch)
         return out
 
-    def _branches(self, place: int) -> Iterator[str]:
+    def _branches(self, place: int, drawn: set[str]) -> Iterator[str]:
         branches = self.branches_by_place.get(place, [])
         if not self.opened:
             yield from self._closed_branches(branches)
             return
         for branch in branches:
             yield style(cut(f"├─╮  {self._describe_branch(branch)}", self.room), fg=_DIM)
-            yield from (style(row, fg=_DIM) for row in self._run(branch.events, "│ "))
+            rows = self._run(branch.events, "│ ", drawn)
+            yield from (style(row, fg=_DIM) for row in rows)
             yield style("│ ╳", fg=_DIM)
 
     def _closed_branches(self, branches: Sequence[Branch]) -> Iterator[str]:
@@ -510,32 +519,19 @@ class Page:
         """Return the type of a subagent; empty where the log tells none."""
         return self.session.head.agents.get(channel, ("", ""))[1]
 
-    @cached_property
-    def _children(self) -> dict[str, list[Edge]]:
-        """Subagents that are sessions of their own, by the call that started them."""
-        out: dict[str, list[Edge]] = {}
-        for edge in self.session.edges:
-            if edge.child and edge.call in self.calls and edge.session not in self.channels:
-                out.setdefault(edge.call or "", []).append(edge)
-        return out
-
-    @cached_property
-    def _shown(self) -> set[str]:
-        return set()
-
-    def _agent(self, channel: str, call: str, step: str) -> Iterator[str]:
+    def _agent(self, channel: str, call: str, step: str, drawn: set[str]) -> Iterator[str]:
         """A subagent: closed it is one line, opened its events stand a step to the right."""
-        self._shown.add(channel)
+        drawn.add(channel)
         places = self.channels[channel]
         first, last = self.session.records[places[0]], self.session.records[places[-1]]
         start, end = derived_events.time_of(first.ts), derived_events.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
         took = f", {format_duration(passed)}" if passed > 0 else ""
         name = self.agent_name(channel) or channel.removeprefix("agent:")
-        words = f"├─▸  {clean(name)}, {self.sum_of(places, turns=False)}{took}"
+        words = f"├─▸  {clean(name)}, {self.sum_of(places)}{took}"
         yield style(cut(f"{step}{words}", self.room), fg="bright_magenta")
         if self.opened:
-            yield from self._run(places, f"{step}│ ")
+            yield from self._run(places, f"{step}│ ", drawn)
         pair = self.calls.get(call)
         if pair is not None and pair.result is not None:
             back = answer_of(output.text(pair.result.payload))
@@ -543,15 +539,23 @@ class Page:
 
     # -- the end ------------------------------------------------------------------------
 
-    def _turn(self) -> str:
+    def _turn(self) -> Iterator[str]:
         if self.to is not None and self.to not in self.session.graph.chain(boundaries=False):
             side = self.session.records[self.to].channel != "main"
             words = "end of the subagent" if side else "end of a discarded branch"
-            return style(f"╳    {words}; the active branch is elsewhere", fg=_DIM)
-        now = self.session.turn()
-        mark, words, colour = _TURNS[now.state]
-        torn = "; its last line is cut off" if now.torn else ""
-        return style(f"{mark}    {words}{torn}", fg=colour)
+            yield style(f"╳    {words}; the active branch is elsewhere", fg=_DIM)
+            return
+        mark, words, colour = self.end()
+        why = STOPPED if words == TURN_WORDS["stopped"] else ""
+        torn = "its last line is cut off" if self.session.turn().torn else ""
+        for line in flow([f"{mark}    {words}", why, torn], self.room):
+            yield style(line, fg=colour)
+
+    def end(self) -> tuple[str, str, str]:
+        """Return where the last turn stands: a mark, words and their colour."""
+        turn = turn_now(self.session.turn().state, self.standing)
+        mark, colour = _TURNS[turn]
+        return mark, TURN_WORDS[turn], colour
 
     def foot(self) -> Iterator[str]:
         """Say what became of all events, and what a reader should know besides."""

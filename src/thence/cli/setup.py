@@ -10,15 +10,13 @@ import click
 
 from thence.cli import hook_install, launcher, options, setup_parts, wiring
 from thence.cli.columns import TextCell, tell, tilde
-from thence.cli.file_changes import NotAnswered
+from thence.cli.file_changes import NotAnswered, show_diff
 from thence.cli.terminal import as_json, clean, say
 from thence.errors import ThenceError
 
 if TYPE_CHECKING:
     from thence.cli.setup_parts import PartChange, SetupPart
     from thence.format.records import JSON
-
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command(
@@ -138,10 +136,7 @@ class _Run:
             self._say(f"{part.name}: nothing to change")
             return not self._dry_run and part.name in self._installed
         for _, change in planned.due if not self._json else ():
-            lines = [clean(line) for line in change.diff()]
-            tell(
-                (TextCell(line, _COLOURS.get(line[:1])).paint(line) for line in lines), pager=False
-            )
+            show_diff(change)
         is_wanted = not self._dry_run and self._ask(part, question)
         if is_wanted:
             planned.carry_out()

@@ -18,7 +18,6 @@ from thence.cli import (
     launcher,
     mcp_settings,
     scheduling,
-    services,
     shells,
     wiring,
 )
@@ -82,7 +81,7 @@ def _brief(agents: Sequence[str]) -> PartChange:
 
 def _without(role: hook_settings.Role) -> Callable[[Sequence[str]], PartChange]:
     def remove(agents: Sequence[str]) -> PartChange:
-        known = [name for name in agents if name in hook_install.names()]
+        known = [name for name in agents if name in hook_install.NAMES.names()]
         edits = hook_install.removals(known, {role}) if known else []
         return _plan_edits(edits, lambda due: hook_install.apply(due, keep=False))
 
@@ -98,7 +97,7 @@ def _plan_edits(
 
 def _hook_problem(role: hook_settings.Role) -> Callable[[str], str]:
     def problem(agent: str) -> str:
-        if agent not in hook_install.names():
+        if agent not in hook_install.NAMES.names():
             return "is of an agent that is not known"
         usable = [p for p in hook_install.places_of(agent) if not p.is_notify or role == "capture"]
         places = [place._replace(roles=frozenset({role})) for place in usable]
@@ -123,7 +122,8 @@ def _servers(agents: Sequence[str]) -> PartChange:
 
 
 def _without_servers(agents: Sequence[str]) -> PartChange:
-    return _plan_servers(mcp_settings.removals([n for n in agents if n in mcp_settings.names()]))
+    known = [name for name in agents if name in mcp_settings.NAMES.names()]
+    return _plan_servers(mcp_settings.removals(known))
 
 
 def _plan_servers(edits: Sequence[tuple[str, Edit]]) -> PartChange:
@@ -132,7 +132,7 @@ def _plan_servers(edits: Sequence[tuple[str, Edit]]) -> PartChange:
 
 
 def _server_problem(agent: str) -> str:
-    if agent not in mcp_settings.names():
+    if agent not in mcp_settings.NAMES.names():
         return "is of an agent that is not known"
     state = mcp_settings.state(mcp_settings.place_of(agent), mcp_settings.own_entry())
     return {"none": "is not there any more", "elsewhere": "starts another program"}.get(state, "")
@@ -152,7 +152,7 @@ def _plan_way(way: Way, plan: scheduling.SchedulePlan) -> PartChange:
 
 
 def _service(_: Sequence[str]) -> PartChange:
-    way = services.service()
+    way = scheduling.service()
     return _plan_way(way, way.start())
 
 
@@ -160,8 +160,8 @@ def _timers() -> Sequence[scheduling.Means]:
     return scheduling.active_means()
 
 
-def _viewers() -> Sequence[services.Service]:
-    return services.active_services()
+def _viewers() -> Sequence[scheduling.Service]:
+    return scheduling.active_services()
 
 
 def _without_ways(installed: Callable[[], Sequence[Way]]) -> Callable[[Sequence[str]], PartChange]:
@@ -249,7 +249,7 @@ PARTS: Final[tuple[SetupPart, ...]] = (
     SetupPart(
         "service",
         "Run the viewer from login on",
-        lambda: [services.service().name],
+        lambda: [scheduling.service().name],
         _service,
         _without_ways(_viewers),
         _way_problem(_viewers),
@@ -302,10 +302,10 @@ def record(home: Path, installed: dict[Name, list[str]]) -> None:
 def is_launcher_used() -> bool:
     """Return whether anything on this machine names the launcher of this home."""
     start = str(launcher.path_in(wiring.home()))
-    places = [place for name in hook_install.names() for place in hook_install.places_of(name)]
-    paths = [place.path for place in places]
-    paths += [mcp_settings.place_of(name).path for name in mcp_settings.names()]
-    ways: list[Way] = [*scheduling.active_means(), *services.active_services()]
+    hooked = hook_install.NAMES.names()
+    paths = [place.path for name in hooked for place in hook_install.places_of(name)]
+    paths += [mcp_settings.place_of(name).path for name in mcp_settings.NAMES.names()]
+    ways: list[Way] = [*scheduling.active_means(), *scheduling.active_services()]
     bodies = [_body(path) for path in dict.fromkeys(paths)]
     return bool(ways) or any(start in body for body in bodies)
 

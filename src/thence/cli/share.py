@@ -11,10 +11,11 @@ import click
 from thence import __version__, config
 from thence.cli import options, wiring
 from thence.cli.terminal import answer, clean, several, size
-from thence.errors import NotAppendable, NotReadable
+from thence.errors import NotAppendable, NotReadable, remedy
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
+    from thence.memory.gate import Gate
 
 
 @click.command(
@@ -53,13 +54,13 @@ def command(
     from thence.memory.labels import Label
 
     loaded = load_named(wanted)  # as it is stored, redacted; else as its file has it
-    uid = loaded.graph.uid
-    redactor = wiring.redactor()
+    gate = wiring.gate()
+    uid = gate.text(loaded.graph.uid)
     label = wiring.labels().get(uid, Label())
     by = f"thence {__version__}"
-    body, counts = share_file(loaded, redactor, by=by, name=label.name, tags=label.tags)
+    body, counts = share_file(loaded, gate, by=by, name=label.name, tags=label.tags)
     if html:
-        body = _page(loaded, label.name)
+        body = _page(loaded, gate, label.name)
     if recipients:
         body = encrypt_file(body, recipients)
     path = output or Path(_file_name(uid, html=html, is_encrypted=bool(recipients)))
@@ -70,13 +71,14 @@ def command(
     return answer(report, lines, json=json)
 
 
-def _page(loaded: LoadedSession, name: str | None) -> bytes:
-    from thence.bridge.share import redact_session
+def _page(loaded: LoadedSession, gate: Gate, name: str | None) -> bytes:
     from thence.format import export_formats
     from thence.memory.readouts import readout_of
 
-    session = readout_of(redact_session(loaded, wiring.redactor()).graph)
-    return "\n".join(export_formats.page(session, name=name)).encode("utf-8", "replace")
+    session = readout_of(gate.session(loaded).graph)
+    return export_formats.document(
+        export_formats.page(session, name=name and gate.text(name))
+    ).encode()
 
 
 def _file_name(uid: str, *, html: bool, is_encrypted: bool) -> str:
@@ -92,7 +94,7 @@ def _write(path: Path, body: bytes, *, force: bool) -> None:
         with config.replacing(path, sync=False) as file:
             file.write(body)
     except OSError as error:
-        raise NotAppendable(f"cannot write {path}: {error.strerror}") from error
+        raise NotAppendable(f"cannot write {path}: {error.strerror}", hint=remedy(error)) from error
 
 
 def _lines(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, get_args
 
 import click
+import msgspec
 
 from thence.cli import options
 from thence.cli.columns import present
 from thence.cli.read_notices import exit_code, notices, promises
 from thence.cli.screen import say, tell, width
 from thence.cli.terminal import as_json, clean
+from thence.format.derived_events import log_ends
+from thence.format.normal import number_events
 from thence.format.repair import Orphans
+from thence.memory.readouts import open_loaded
 
 if TYPE_CHECKING:
     from thence.agents.sessions import LoadedSession
@@ -26,7 +31,6 @@ Form = Literal["text", "messages", "events", "markdown", "html"]
 
 @click.command(
     "show",
-    help="Read one session, with its branches and subagents.",
     epilog="Exit codes: 0 done, 1 not readable, 3 done but lines were skipped, 10 no such session.",
 )
 @click.argument("path", required=False, metavar="ID|PATH")
@@ -76,7 +80,6 @@ def command(
         raise click.UsageError(message)
     from thence.cli.lookup import around as near
     from thence.cli.lookup import end_of, open_named
-    from thence.memory.readouts import open_loaded
 
     every = branch == "all"
     zone = present(utc=utc).tzinfo or UTC
@@ -99,6 +102,7 @@ def command(
             notes=_notes(opened.session.uid),
             own=own,
             label=wiring.labels().get(opened.session.uid),
+            standing=wiring.standing(opened.session),
         )
         tell(page.lines() if around is None else near(page, around))
     else:
@@ -130,15 +134,13 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
 
     Events of the sessions that this one continues stand apart, unless only its `own` are wanted.
     """
-    from collections import Counter
-
     from thence.cli import wiring
-    from thence.format.derived_events import log_ends
-    from thence.format.normal import number_events
     from thence.memory.labels import Label
     from thence.memory.notes import note_events
+    from thence.memory.session_status import outcome_now, turn_object
 
-    session = opened.session
+    session, standing = opened.session, wiring.standing(opened.session)
+    own_session = session.head.session
     notes = _notes(session.uid)
     inherited = [] if own else session.inherited(to, boundaries=False)
     label = wiring.labels().get(session.uid, Label())
@@ -146,12 +148,14 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
     all_events = [*session.events, *session.derived(), *log_ends(session.events)]
     return {
         "session_id": session.native,
-        "session": session.head.session,
+        "session": msgspec.structs.replace(
+            own_session, outcome=outcome_now(own_session.outcome, standing)
+        ),
         "title": session.title,
         "name": label.name,
         "tags": list(label.tags),
         "counts": {state.value: number for state, number in states.items() if state},
-        "turn": session.turn(),
+        "turn": turn_object(session.turn(), standing),
         "spent": session.head.spent,
         "edges": session.edges,
         "pending": promises(session),

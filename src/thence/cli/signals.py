@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -22,9 +22,7 @@ _WEIGHT = {"high": 0, "medium": 1, "low": 2}
 _MARKS = {"high": TextCell("▲", "red"), "medium": TextCell("◆", "yellow")}
 
 
-@click.command(
-    "signals", help="Show what went wrong in sessions: loops, repeated errors, corrections."
-)
+@click.command("signals")
 @click.argument("session", required=False)
 @click.option("--kind", help="Only signals of this kind, such as retry_loop.")
 @options.agent
@@ -46,9 +44,12 @@ def command(
 ) -> int:
     """Print signals, the weightiest and newest first."""
     from thence.memory.labels import add_labels
-    from thence.memory.search import moment
+    from thence.memory.search import moment, named
+    from thence.memory.signals import Kind
     from thence.memory.store import Filter
 
+    if kind is not None:
+        named("kind", kind, get_args(Kind))
     titles: dict[str, str] = {}
     with wiring.store() as store:
         uid = wiring.session(store, session).session.session_uid if session else None

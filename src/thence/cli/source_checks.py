@@ -8,17 +8,23 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from thence.agents.files import bytes_read, size_of
+from thence.agents.looks import Look
+from thence.agents.unread import total_of
 from thence.cli import wiring
 from thence.cli.columns import agent_label, tilde
-from thence.cli.findings import Finding, Level
-from thence.cli.terminal import clean, several, size
+from thence.cli.terminal import clean, cut_start, several, size
+from thence.cli.unread_lines import FIXES, unread_lines
 from thence.errors import ThenceError
+from thence.memory.stored_paths import locate
+from thence.memory.unread import read_unread, still_unread
 
 if TYPE_CHECKING:
     from thence.agents import Adapter, File, Source
     from thence.agents.profiles import Agent, Part
+    from thence.agents.unread import Unread
     from thence.format.records import JSON
     from thence.memory.store import Inventory, SessionRow, Store, SweepEntry
 
@@ -36,23 +42,42 @@ CAN: Final[dict[Part, str]] = {
 """What a person can do with an agent, in a word."""
 
 
+Level = Literal["ok", "note", "warning", "bad"]
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    topic: str
+    level: Level
+    words: str
+    fix: str | None = None
+    """What to type."""
+    details: dict[str, JSON] = {}  # noqa: RUF012 - a default of a tuple, never changed
+    more: str = ""
+    """What a wide screen says besides."""
+    not_read: tuple[Unread, ...] = ()
+    """What was found and is not read, and is told here."""
+
+
 class SourceCounts:
     """What one agent's sources hold, against what was read of them."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self.files = self.bytes = self.stored = self.torn = self.unread = 0
-        self.forgotten = self.sessions = self.new = 0
+        self.forgotten = self.sessions = self.new = self.skipped = self.removed = 0
+        self.not_read: list[Unread] = []
+        """What is there and cannot be read."""
         self._databases: set[str] = set()
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session's files."""
-        from thence.agents.files import size_of
-
         self.sessions += 1
         before = inventory.sessions.get(source.uid) if inventory is not None else None
         forgotten = inventory is not None and inventory.is_forgotten(source.uid)
         self.new += before is None and not forgotten
+        self.removed += before is not None and before.evicted is not None
         for file in source.files:
             try:
                 here = os.lstat(file.path)
@@ -69,8 +94,6 @@ class SourceCounts:
                 self._file(file, here, before)
 
     def _file(self, file: File, here: os.stat_result, before: SweepEntry | None) -> None:
-        from thence.agents.files import bytes_read
-
         mark = before.cursor.marks.get(file.key) if before is not None else None
         if file.rows is not None:
             is_read = mark is not None and mark.version == file.rows.version
@@ -99,21 +122,29 @@ class SourceCounts:
             "forgotten": self.forgotten,
             "sessions": self.sessions,
             "new": self.new,
+            "removed": self.removed,
         }
 
 
 def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]:
-    """Compare bytes seen with bytes read, agent by agent."""
-    from thence.agents.files import SKIPPED_LINKS
+    """Name what is not read; then compare bytes seen with bytes read, agent by agent."""
     from thence.memory.session_sources import find_sessions
 
-    SKIPPED_LINKS.clear()  # those that are met now are told of by `links`
     inventory = store.known() if store is not None else None
     roots = wiring.roots(known)
     every = {agent: SourceCounts(agent) for agent in known}
+    look = Look(read_unread(wiring.home()))
     for agent, adapter in known.items():
-        for source in find_sessions(adapter, roots.get(agent, ()), inventory):
+        for source in find_sessions(adapter, roots.get(agent, ()), inventory, look):
             every[agent].add(source, inventory)
+    for row in store.sessions() if store is not None else ():
+        if row.session.flavor in every:
+            every[row.session.flavor].skipped += row.skipped
+    not_read = still_unread(wiring.home(), look.unread)
+    yield from _unread(not_read)
+    for item in not_read:
+        if item.agent in every:
+            every[item.agent].not_read.append(item)
     wide = max((len(several(seen.files, "file")) for seen in every.values()), default=0)
     longest = max(len(agent_label(agent)) for agent in {*roots, *list(every)[:1]})
     for agent, seen in every.items():
@@ -129,6 +160,13 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
         )
 
 
+def _unread(items: Sequence[Unread]) -> Iterator[Finding]:
+    for group, line in unread_lines(items):
+        kind = group[0].kind
+        level: Level = "note" if kind == "older" else "warning"
+        yield Finding("unread", level, line, FIXES.get(kind), not_read=tuple(group))
+
+
 def _describe_counts(seen: SourceCounts, longest: int, wide: int) -> tuple[Level, str, str | None]:
     name, files = f"{agent_label(seen.agent):{longest}}", several(seen.files, "file")
     start = f"{name}  {files:>{wide}}  {size(seen.bytes):>7}  "
@@ -140,9 +178,20 @@ def _describe_counts(seen: SourceCounts, longest: int, wide: int) -> tuple[Level
     if seen.unread:
         new = f", {several(seen.new, 'session')} new" if seen.new else ""
         words = f"{size(seen.unread)} not read yet{new}"
+        if seen.not_read:
+            parts.append(f"{total_of(seen.not_read)} not read")
         return "note", start + ", ".join([words, *parts]), "thence sweep"
-    words = ", ".join(["all stored", *parts])
-    return "ok", start + words, None
+    if seen.not_read:
+        return "note", start + ", ".join([f"{total_of(seen.not_read)} not read", *parts]), None
+    if seen.removed:
+        parts.insert(0, f"{several(seen.removed, 'transcript')} removed")
+    if seen.skipped:
+        parts.insert(0, f"{several(seen.skipped, 'line')} skipped")
+    if not seen.removed + seen.skipped:
+        parts.insert(0, "all stored" if seen.sessions else "no sessions")
+    elif seen.sessions > seen.removed:
+        parts.append("the rest is stored")
+    return "ok", start + ", ".join(parts), None
 
 
 def clients(known: dict[str, Adapter], *, deep: bool) -> Iterator[Finding]:
@@ -216,13 +265,12 @@ def skips(store: Store, known: dict[str, Adapter], *, deep: bool) -> Iterator[Fi
     words = f"{several(total, 'line')} in {several(len(damaged), 'session')}; the rest is stored"
     yield Finding("skips", "note", words, None, {"skipped": total, "lines": lines})
     for line in lines[: None if deep else 3]:
-        where = f"{end_of_path(tilde(str(line['path'])))}:{line['line']}"
+        where = f"{cut_start(tilde(str(line['path'])), 44)}:{line['line']}"
         yield Finding("", "note", clean(f"{where}  {line['why']}"))
 
 
 def _list_skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, JSON]]:
     from thence.agents.sessions import load
-    from thence.memory.fields import locate
 
     path = locate(row.session.source_path or "")
     if not path or row.gone:
@@ -235,8 +283,3 @@ def _list_skipped(row: SessionRow, known: dict[str, Adapter]) -> list[dict[str, 
         {"path": skip.source or path, "line": skip.line, "bytes": skip.length, "why": skip.why}
         for skip in lines
     ]
-
-
-def end_of_path(path: str) -> str:
-    """Return a path, or the end of a long one."""
-    return path if len(path) <= 44 else f"…{path[-43:]}"

@@ -108,8 +108,7 @@ def _open_now() -> dict[str, str]:
     from thence.memory import session_status
     from thence.memory.store import Filter
 
-    known, at = wiring.tellers(), time.time()
-    now = session_status.now(known, wiring.roots(known))
+    at, now = time.time(), wiring.status()
     with wiring.store() as store:
         rows = session_status.open_sessions(store, Filter(), now, at)
     return {row.session.session_uid: now.of(row, at) or "" for row in rows}
@@ -126,7 +125,7 @@ def _update_export(*, json: bool) -> Path:
     try:
         with wiring.store() as store, export_progress(shown=not json) as show_progress:
             report = export(
-                store, FolderTarget(folder), notes=wiring.redacted_notes(), progress=show_progress
+                store, FolderTarget(folder), notes=wiring.session_notes(), progress=show_progress
             )
     except StoreLocked:
         if not (folder / MANIFEST).exists():

@@ -7,7 +7,7 @@ import click
 from thence.cli import options
 
 
-@click.command("status", help="Show what runs, what needs you and what it cost.")
+@click.command("status")
 @options.utc
 @options.as_json
 def command(*, utc: bool, json: bool) -> int:

@@ -21,7 +21,6 @@ PARTS = {
 @click.group(
     "store",
     commands={name: load_command(command) for name, command in PARTS.items()},
-    help="Manage what is stored: limits, pins, removal, backup, team.",
     epilog="To remove is to drop a transcript and keep its digest. To forget is to delete"
     " everything about a session.",
 )

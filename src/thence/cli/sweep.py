@@ -12,18 +12,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+import msgspec
 
 from thence import config
+from thence.agents.files import is_unchanged, measure_source
+from thence.agents.looks import Look
+from thence.agents.unread import as_objects
 from thence.cli import options, wiring
 from thence.cli.columns import TextCell, agent_label, present, table, tell, tilde
 from thence.cli.home_sweep import HomeSweep, is_large_first
 from thence.cli.interrupts import interruptible
-from thence.cli.terminal import as_json, clean, cut, say, several, size, style, width, wrap
+from thence.cli.terminal import (
+    as_json,
+    clean,
+    cut,
+    cut_start,
+    say,
+    several,
+    size,
+    style,
+    width,
+    wrap,
+)
+from thence.cli.unread_lines import describe_unread
 from thence.errors import SKIPS, STOPPED, ThenceError
 from thence.memory.store import DATA_LOSS, StoreLocked
+from thence.memory.unread import read_unread, still_unread
 
 if TYPE_CHECKING:
     from thence.agents import Adapter, Source
+    from thence.agents.unread import Unread
     from thence.format.records import JSON
     from thence.memory.derivation import Fingerprint
     from thence.memory.store import Inventory, Store
@@ -39,6 +57,9 @@ EMBED_LIMIT_S = 60.0
 LOCAL = "thence"
 """The agent whose sessions a project may keep with itself."""
 
+AGENT_GROUPS = ("thence.agents", "thence.adapters")
+"""Where packages bring agents: one that is not used may have sessions that were not read."""
+
 Roots = dict[str, list[Path]]
 
 
@@ -50,13 +71,18 @@ class NotKept(ThenceError):
 
 @click.command(
     "sweep",
-    help="Import new lines of your agents' logs; deletes nothing.",
-    epilog="Exit codes: 0 done, skipped lines included; 3 a session was not read or was lost, or"
-    " with --strict anything was skipped; 11 another sweep is running; 130 stopped; what was read"
-    " by then is stored.",
+    epilog="Exit codes: 0 done, skipped lines included; 3 a session or an agent was not read, or a"
+    " session was lost, or with --strict anything was skipped; 11 another sweep is running;"
+    " 130 stopped; what was read by then is stored.",
 )
 @click.option("--watch", is_flag=True, help="Keep running; import whenever something is written.")
-@click.option("--agent", "agents", multiple=True, help="Only this agent; may be repeated.")
+@click.option(
+    "--agent",
+    "agents",
+    type=options.AgentFilter(),
+    multiple=True,
+    help="Only this agent; may be repeated.",
+)
 @click.option(
     "--root",
     "root_options",
@@ -150,7 +176,7 @@ class SweepRun:
         return code(report, strict=self.strict)
 
     def report_stop(self, imported: int, *, watching: bool) -> None:
-        """Say what is kept of a sweep that was stopped: what was read last may not be."""
+        """Say what is kept of a sweep that was stopped."""
         self._progress.end()
         stopped = self._sweep_home.report if self._sweep_home is not None else None
         if self._json and stopped is not None and not watching:
@@ -161,7 +187,9 @@ class SweepRun:
         else:
             far, of = (self._far.sources, self._far.all_sources) if self._far else (0, 0)
             what = f"stopped after {far:,} of {several(of, 'session')}" if of else "stopped"
-            tell([f"{what}, {imported:,} new ones are stored; run it again to continue"])
+            new = several(imported, "new one") if imported else "nothing new"
+            verb = "are" if imported > 1 else "is"
+            tell([f"{what}, {new} {verb} stored; run it again to continue"])
 
     def _embed(self, store: Store, report: SweepReport) -> None:
         """Make vectors that are missing, where semantic search is on; all if somebody watches."""
@@ -179,13 +207,14 @@ class SweepRun:
         report.embedded, report.unembedded = far.done, far.left
 
     def _describe(self, report: SweepReport, room: int) -> Iterator[str]:
-        """Say what was done, or where nothing was found to do."""
+        """Say what is not read, and then what was done, or where nothing was found to do."""
+        yield from describe_unread(report.not_read, room)
         if report.sources or _count_reprocessed(report):
             yield from describe_report(report, room)
             return
         there = {name: [p for p in paths if p.is_dir()] for name, paths in self._roots.items()}
         yield from describe_empty(
-            self._known, {name: paths for name, paths in there.items() if paths}
+            self._known, {name: paths for name, paths in there.items() if paths}, report.not_read
         )
         yield from _describe_removed(report, room)
         yield from _not_used(report, room)
@@ -288,8 +317,6 @@ def _make_output(progress: Literal["json"] | None, *, json: bool) -> ProgressOut
 
 
 def _progress_line(progress: Progress) -> None:
-    import msgspec
-
     click.echo(msgspec.json.encode(progress).decode(), err=True)
 
 
@@ -298,20 +325,27 @@ def _progress_line(progress: Progress) -> None:
 
 def code(report: SweepReport, *, strict: bool = False) -> int:
     """Return how a sweep ends: 3 for what was lost or not read, if `strict` for any skip."""
-    skips = report.skipped or report.problems or report.links
-    return SKIPS if report.failed or report.lost or (strict and skips) else 0
+    skips = report.skipped or report.problems or report.not_read
+    unread = report.failed or any(problem.group in AGENT_GROUPS for problem in report.problems)
+    return SKIPS if unread or report.lost or (strict and skips) else 0
 
 
 def _object(report: SweepReport) -> dict[str, JSON]:
-    import msgspec
-
     out: dict[str, JSON] = msgspec.to_builtins(report)
+    out["not_read"] = as_objects(report.not_read)
     return out
 
 
-def describe_empty(known: Mapping[str, Adapter], roots: Roots) -> Iterator[str]:
+def describe_empty(
+    known: Mapping[str, Adapter], roots: Roots, not_read: Sequence[Unread] = ()
+) -> Iterator[str]:
     """Say where no session was found, and what would have been one."""
-    yield "no sessions of any agent found" + ("" if roots else " on this machine")
+    if not_read:
+        yield "no other sessions of any agent found"
+        unread = {item.agent for item in not_read}
+        roots = {name: paths for name, paths in roots.items() if name not in unread}
+    else:
+        yield "no sessions of any agent found" + ("" if roots else " on this machine")
     yield from (f"  {line}" for line in empty(known, roots))
     agent = clean(next(iter(roots or known), "AGENT"))
     yield f"  thence sweep --root {agent}=PATH reads them from elsewhere"
@@ -334,7 +368,9 @@ def _name_empty(known: Mapping[str, Adapter], roots: Iterable[tuple[str, Path]])
 _CHANGED: dict[str, str] = {
     "redaction": "the redaction rules changed",
     "reader": "the log readers changed",
+    "tools": "the known tools changed",
     "fold": "session assembly changed",
+    "prices": "the price list changed",
     "digest": "the digest format changed",
 }
 """Why stored sessions were processed again."""
@@ -372,7 +408,7 @@ def _describe_removed(report: SweepReport, room: int) -> Iterator[str]:
         words = f"{only} of these had no original log: only the digest is left"
         yield from _wrap(words, room, "yellow")
     if report.lost:
-        from thence.cli.notes import describe_losses
+        from thence.memory.reports import describe_losses
 
         yield from _wrap(f"LOST: {describe_losses(report.losses)}", room, "red")
     for note in report.notes:
@@ -386,12 +422,7 @@ def _wrap(text: str, room: int, colour: str) -> Iterator[str]:
 
 
 def _not_used(report: SweepReport, room: int) -> Iterator[str]:
-    """Name links that were not followed, and what of other packages was left out."""
-    if report.links:
-        first = clean(tilde(report.links[0]))
-        more = f" and {len(report.links) - 1:,} more" if len(report.links) > 1 else ""
-        words = f"  {several(len(report.links), 'link')} not followed: {first}{more}"
-        yield style(cut(words, room), fg="yellow")
+    """Name what of other packages was left out."""
     for problem in report.problems:
         what = problem.group.rpartition(".")[2].removesuffix("s")
         words = f"  {what} {problem.name} of {problem.package} is not used: {problem.why}"
@@ -430,12 +461,6 @@ def _describe_redactions(report: SweepReport, room: int) -> Iterator[str]:
 
 
 def _left_out(report: SweepReport, room: int) -> Iterator[str]:
-    failed = [outcome for outcome in report.outcomes if outcome.what == "failed"]
-    for outcome in failed[:MAX_NAMED]:
-        where = outcome.path.rpartition("/")[2]
-        yield style(cut(f"  not read: {clean(where)}: {clean(outcome.why or '')}", room), fg="red")
-    if len(failed) > MAX_NAMED:
-        yield f"  and {several(len(failed) - MAX_NAMED, 'more session')} not read: thence doctor"
     if not report.skipped:
         return
     skips = [(outcome.path, skip) for outcome in report.outcomes for skip in outcome.skipped]
@@ -445,14 +470,9 @@ def _left_out(report: SweepReport, room: int) -> Iterator[str]:
     for path, skip in skips[:MAX_NAMED]:
         what = f":{skip.line}   {skip.why}, {size(skip.length)}"
         where = clean(tilde(skip.source or path))
-        yield f"    {_end_of(where, room - 4 - len(what))}{what}"
+        yield f"    {cut_start(where, max(room - 4 - len(what), 9))}{what}"
     if report.skipped > MAX_NAMED:
         yield f"    and {report.skipped - MAX_NAMED:,} more: thence doctor"
-
-
-def _end_of(path: str, room: int) -> str:
-    """Cut a path at its beginning: the end tells files apart."""
-    return path if len(path) <= room else f"…{path[-max(room - 1, 8) :]}"
 
 
 # -- what would be done ---------------------------------------------------------------------
@@ -468,8 +488,6 @@ class PendingSources:
 
     def add(self, source: Source, inventory: Inventory | None) -> None:
         """Count a session: new, grown, or as it was read."""
-        from thence.agents.files import is_unchanged, measure_source
-
         self.sources += 1
         if inventory is not None and inventory.is_forgotten(source.uid):
             return
@@ -496,7 +514,7 @@ class PendingSources:
 
 
 def find_pending(
-    known: Mapping[str, Adapter], roots: Roots, store: Store | None
+    known: Mapping[str, Adapter], roots: Roots, store: Store | None, look: Look
 ) -> list[PendingSources]:
     """Find out what thence sweep would read, and open no session."""
     from thence.memory.session_sources import find_sessions
@@ -506,7 +524,7 @@ def find_pending(
     out: list[PendingSources] = []
     for name, places in roots.items():
         agent = PendingSources(name, fingerprint)
-        for source in find_sessions(known[name], places, inventory):
+        for source in find_sessions(known[name], places, inventory, look):
             agent.add(source, inventory)
         out.append(agent)
     return out
@@ -516,7 +534,9 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(wiring.store()) if wiring.has_store() else None
-        agents = find_pending(known, roots, store)
+        look = Look(read_unread(wiring.home()))
+        agents = find_pending(known, roots, store, look)
+    not_read = still_unread(wiring.home(), look.unread)
     if json:
         say(
             as_json(
@@ -527,6 +547,7 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
                     "sessions_changed": sum(agent.changed for agent in agents),
                     "bytes": sum(agent.bytes for agent in agents),
                     "agents": [agent.as_object() for agent in agents],
+                    "not_read": as_objects(not_read),
                     "seconds": time.monotonic() - began,
                 }
             )
@@ -536,8 +557,8 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
         lines = [_would(agents), *table("<<>>>>", [_cells(agent) for agent in agents], width())]
         lines += [f"  {line}" for line in empty(known, roots)] if asked else []
     else:
-        lines = list(describe_empty(known, roots))
-    tell([*lines, "nothing was written"])
+        lines = list(describe_empty(known, roots, not_read))
+    tell([*describe_unread(not_read, width()), *lines, "nothing was written"])
     return 0
 
 

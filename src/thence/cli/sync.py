@@ -15,7 +15,8 @@ from thence.cli import options, wiring
 from thence.cli.columns import ago as age_of
 from thence.cli.columns import present, tilde, when
 from thence.cli.terminal import answer, as_json, clean, cut, say, several, size, width
-from thence.errors import BadConfig
+from thence.errors import SKIPS, BadConfig
+from thence.format.normal import one_line
 
 if TYPE_CHECKING:
     from thence.bridge.sync import Standing, Sync, Synced
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 WAIT_S: Final = 60.0
 """How long a sync waits for a sweep to end."""
 MAX_LABEL: Final = 40
+MAX_NAMED: Final = 10
+"""Bundles that are left out and named one by one."""
 
 
 @click.group(
@@ -52,7 +55,8 @@ def command(ctx: click.Context, *, dry_run: bool, json: bool) -> int:
         if not dry_run and any(change.status in ("new", "updated") for change in report.received):
             wiring.sweep_of(store).run({})  # digests, and who owns what
             wiring.refresh_folders(store)
-    return answer(msgspec.to_builtins(report), _lines(report), json=json)
+    answer(msgspec.to_builtins(report), _lines(report), json=json)
+    return SKIPS if report.damaged else 0
 
 
 @command.command("init", help="Begin a sync at TARGET; prints the phrase for your other machines.")
@@ -150,7 +154,8 @@ def _sync(store: Store, *, is_dry: bool) -> Sync:
         sync_files,
         _place(sync_files, sync_files.setup().target),
         store,
-        wiring.redactor(),
+        wiring.gate(),
+        wiring.rules(),
         home=wiring.home(),
         exclude=wiring.settings()["session_memory.exclude"],
         forget=partial(_forget, store),
@@ -162,14 +167,12 @@ def _sync(store: Store, *, is_dry: bool) -> Sync:
 def _forget(store: Store, row: SessionRow) -> None:
     from thence.cli.deletion import forget
 
-    forget(store, row, "deleted on another machine")
+    forget(store, row.session.session_uid, "deleted on another machine")
 
 
 def _label(name: str | None) -> str:
-    from thence.format.normal import one_line
-
     made = one_line(clean(name or socket.gethostname().partition(".")[0]), MAX_LABEL)
-    return wiring.redactor().redact(made) or "machine"
+    return wiring.gate().text(made) or "machine"
 
 
 # -- telling ----------------------------------------------------------------------------------
@@ -218,6 +221,10 @@ def _notable(report: Synced, by_status: dict[str, int]) -> Iterator[str]:
     ):
         if number:
             yield f"  {several(number, thing)} {words}"
+    for name, why in sorted(report.damaged.items())[:MAX_NAMED]:
+        yield f"  left out bundle {name}: {clean(why)}"
+    if report.damaged:
+        yield f"  {several(len(report.damaged), 'bundle')} left out, all others read"
 
 
 def _standing_lines(standing: Standing) -> Iterator[str]:

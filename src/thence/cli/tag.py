@@ -43,9 +43,9 @@ def _change_tags(uid: str, words: Sequence[str]) -> list[str] | None:
     if not words:
         return None
     tags = set(wiring.labels().get(uid, Label()).tags)
-    redactor = wiring.redactor()
+    gate = wiring.gate()
     for word in words:
-        tag = tag_of(redactor.redact(word.lstrip("+-")))
+        tag = tag_of(gate.text(word.lstrip("+-")))
         (tags.discard if word.startswith("-") else tags.add)(tag)
     return sorted(tags)
 

@@ -25,6 +25,7 @@ from thence.format.figures import format_duration as format_duration
 from thence.format.figures import several as several
 from thence.format.figures import short as short
 from thence.format.figures import size as size
+from thence.format.figures import size_limit as size_limit
 from thence.format.records import JSON
 
 TEXT_WIDTH = 88
@@ -75,6 +76,11 @@ def cut(text: str, room: int) -> str:
     if _fits(text, 0, room) == len(text):
         return text
     return text[: _fits(text, 0, room - 1)].rstrip() + "…"
+
+
+def cut_start(path: str, room: int) -> str:
+    """Cut a path at its beginning: the end tells files apart."""
+    return path if len(path) <= room else f"…{path[1 - room :]}"
 
 
 def wrap(text: str, room: int) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_ROWS = 30
 
 
-@click.command("todos", help="List open to-dos of all sessions.")
+@click.command("todos")
 @options.agent
 @options.project
 @options.since
@@ -30,8 +30,7 @@ def command(
     *, agent: str | None, project: str | None, since: str | None, number: int, utc: bool, json: bool
 ) -> int:
     """Print open promises, those of the newest sessions first."""
-    from thence.memory.dismissals import dismissed_todos
-    from thence.memory.open_todos import open_promises
+    from thence.memory.open_todos import dismissed_todos, open_promises
     from thence.memory.search import moment
     from thence.memory.store import Filter
 

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import click
 
-from thence.cli import options
+from thence.cli import options, wiring
 from thence.cli.columns import DIM, TICKS, TextCell, money, present, short_id, when
 from thence.cli.terminal import answer, clean, columns, cut, several, short, style, width
 from thence.format.facts import text_in
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.normal import one_line
+from thence.memory.ancestry import relation_of
 from thence.memory.readouts import OpenedSession
+from thence.memory.session_status import turn_now
 
 if TYPE_CHECKING:
     from thence.cli.session_text import Page
     from thence.format.facts import Edge
     from thence.format.readout import ReadoutPart, Record
     from thence.format.records import JSON
+    from thence.memory.session_status import Standing
 
 _DISCARDED = (State.DEAD, State.ROLLED_BACK)
-UNFINISHED_AFTER = timedelta(hours=1)
-"""A turn that nobody wrote to for so long is not going on; its process may be dead."""
 MAX_PROMPTS = 4
 """Prompts of one discarded branch that are shown before the rest is counted."""
 
 
-@click.command("tree", help="Draw a session's branches.")
+@click.command("tree")
 @click.argument("session")
 @click.option("--all", "everything", is_flag=True, help="Every event, not only the prompts.")
 @options.own
@@ -41,7 +42,9 @@ def command(session: str, *, everything: bool, own: bool, utc: bool, json: bool)
     """Draw a session that is kept, or one that lies in a file."""
     from thence.cli.lookup import open_named
 
-    tree = Tree(open_named(session), present(utc=utc), everything=everything, own=own)
+    opened = open_named(session)
+    standing = wiring.standing(opened.session)
+    tree = Tree(opened, present(utc=utc), everything=everything, own=own, standing=standing)
     return answer(tree.object, tree.lines(width()), json=json)
 
 
@@ -49,20 +52,23 @@ class Tree:
     """The drawing of one session."""
 
     def __init__(
-        self, opened: OpenedSession, at: datetime, *, everything: bool = False, own: bool = False
+        self,
+        opened: OpenedSession,
+        at: datetime,
+        *,
+        everything: bool = False,
+        own: bool = False,
+        standing: Standing | None = None,
     ) -> None:
         from thence.cli.session_text import Page
 
         self.session = opened.session
         self._opened = opened
         self._own = own
-        self._page: Page = Page(opened, 80, zone=at.tzinfo or UTC)
+        self._page: Page = Page(opened, 80, zone=at.tzinfo or UTC, standing=standing)
         self._at = at
         self._zone = at.tzinfo
         self._everything = everything
-
-    def _cost(self, places: Iterable[int]) -> tuple[int, int]:
-        return self._page.cost(places)
 
     @cached_property
     def _turns(self) -> dict[int, list[int]]:
@@ -70,7 +76,7 @@ class Tree:
         out: dict[int, list[int]] = {}
         now = -1
         for place in self._page.line:
-            if place in self._page.turns or self._is_summary(place):
+            if self.session.records[place].is_prompt or self._is_summary(place):
                 now = place
             out.setdefault(now, []).append(place)
         return out
@@ -86,16 +92,19 @@ class Tree:
         return {
             "session_uid": self.session.uid,
             "title": self.session.title,
-            "turn": self.session.turn().state.value,
+            "turn": turn_now(self.session.turn().state, self._page.standing),
             "turns": [
                 {
-                    "event": records[place].node.id,
+                    **self._prompt_object(records[place]),
                     "number": number,
-                    "ts": records[place].ts,
-                    "prompt": self._text_of(records[place]),
                     **self._money(self._turns.get(place, ())),
                 }
                 for place, number in self._page.turns.items()
+            ],
+            "copied_prompts": [
+                self._prompt_object(records[place])
+                for place in self._page.line
+                if records[place].is_prompt and place not in self._page.turns
             ],
             "branches": [
                 {
@@ -124,15 +133,18 @@ class Tree:
                 {
                     "session_uid": part.session.uid,
                     "messages": part.messages,
-                    "turns": [
-                        {"event": record.node.id, "ts": record.ts, "prompt": self._text_of(record)}
+                    "prompts": [
+                        self._prompt_object(record)
                         for record in map(part.session.records.__getitem__, part.places)
-                        if record.node.flags & Is.PROMPT
+                        if record.is_prompt
                     ],
                 }
                 for part in self._inherited_parts
             ],
         }
+
+    def _prompt_object(self, record: Record) -> dict[str, JSON]:
+        return {"event": record.id, "ts": record.ts, "prompt": self._text_of(record)}
 
     @cached_property
     def _inherited_parts(self) -> list[ReadoutPart]:
@@ -140,7 +152,7 @@ class Tree:
         return [] if self._own else self.session.inherited(boundaries=False)
 
     def _money(self, places: Iterable[int]) -> dict[str, JSON]:
-        ticks, unknown = self._cost(places)
+        ticks, unknown = self._page.cost(places)
         return {"usd": ticks / TICKS, "unpriced_tokens": unknown}
 
     # -- as text ------------------------------------------------------------------------
@@ -173,18 +185,18 @@ class Tree:
         for edge in self.session.edges:
             if not edge.child:
                 whose = f"{clean(edge.agent)} " if edge.agent else ""
-                origin = f"{_CAME.get(edge.link, edge.link)} {whose}{short_id(edge.session)}"
+                origin = f"{relation_of(edge)} {whose}{short_id(edge.session)}"
                 yield self._row("┊", origin, room, colour=DIM)
 
     def _place(self, place: int, room: int, *, parted: bool = True) -> Iterator[str]:
         record = self.session.records[place]
         if record.node.flags & Is.CLEARS:
             yield self._row("═", "context cleared", room, record, colour="cyan")
-        if place in self._page.turns:
+        if record.is_prompt:
             yield self._prompt(place, room)
         elif self._is_summary(place):
             much = self._page.sum_of(self._summed_places(place))
-            cost = _amount(*self._cost(self._turns.get(place, ())))
+            cost = _amount(*self._page.cost(self._turns.get(place, ())))
             yield self._row("═", f"compacted, {much}", room, record, cost=cost, colour="cyan")
         elif self._everything and record.blocks and not record.node.flags & Is.INTERNAL:
             yield self._row("│", self._text_of(record), room, record, colour=DIM)
@@ -201,8 +213,8 @@ class Tree:
     def _prompt(self, place: int, room: int) -> str:
         record = self.session.records[place]
         corrects = place in self._corrections
-        cost = _amount(*self._cost(self._turns.get(place, ())))
-        number = f"{self._page.turns[place]:>2}"
+        cost = _amount(*self._page.cost(self._turns.get(place, ())))
+        number = f"{self._page.turns.get(place, ''):>2}"
         mark, colour = ("◆", "magenta") if corrects else ("●", "blue")
         return self._row(
             mark, self._text_of(record), room, record, number=number, cost=cost, colour=colour
@@ -244,9 +256,9 @@ class Tree:
     def _branch(self, branch: Branch, room: int) -> Iterator[str]:
         yield style("  ├─╮", fg=DIM)
         records, state = self.session.records, self.session.states[branch.start]
-        prompts = [p for p in branch.events if records[p].node.flags & Is.PROMPT]
+        prompts = [p for p in branch.events if records[p].is_prompt]
         prompts = prompts or [p for p in branch.events if records[p].blocks][:1] or [branch.start]
-        cost = _amount(*self._cost(branch.events))
+        cost = _amount(*self._page.cost(branch.events))
         for place in prompts[:MAX_PROMPTS]:
             last = place == prompts[:MAX_PROMPTS][-1]
             mark = "│ ╳" if last else "│ ○"
@@ -283,25 +295,22 @@ class Tree:
                 yield self._tie(edge, room)
 
     def _agent(self, channel: str, room: int) -> str:
-        self._drawn.add(channel)
         places = self._page.channels[channel]
         first = self.session.records[places[0]]
         name = self._page.agent_name(channel)
         named = clean(name) if name else short_id(channel.removeprefix("agent:"))
         words = f"{named}  {self._text_of(first)}"
-        cost = _amount(*self._cost(places))
+        cost = _amount(*self._page.cost(places))
         return self._row(
             "├─▸", words, room, first, name="subagent", cost=cost, colour="bright_magenta"
         )
 
-    @cached_property
-    def _drawn(self) -> set[str]:
-        return set()
-
     def _loose(self, room: int) -> Iterator[str]:
         """Draw what no event of the line tells of: subagents and ties without a place."""
+        on_line = (self.session.records[place].node.calls for place in self._page.line)
+        drawn = {self._page.agents.get(call) for some in on_line for call in some}
         for channel in self._page.channels:
-            if channel not in self._drawn:
+            if channel not in drawn:
                 yield self._agent(channel, room)
         calls = {call for record in self.session.records for call in record.node.calls}
         events = {record.node.id for record in self.session.records}
@@ -352,13 +361,9 @@ class Tree:
         return f"{shown}{words}{pad}{right}".rstrip()
 
     def _end(self, room: int) -> str:
-        turn = self.session.turn().state.value
         end = self._page.line[-1] if self._page.line else None
         record = self.session.records[end] if end is not None else None
-        moment = when(record.ts) if record is not None else None
-        if turn in ("running", "waiting") and moment and self._at - moment > UNFINISHED_AFTER:
-            turn = "open"
-        mark, words, colour = _ENDS.get(turn, ("●", "done", "cyan"))
+        mark, words, colour = self._page.end()
         return self._row(mark, words, room, record, colour=colour)
 
     def _sums(self) -> str:
@@ -372,27 +377,13 @@ class Tree:
             ("copied", (State.REPLAYED,)),
         ):
             places = [place for place, state in enumerate(states) if state in wanted]
-            number = self._page.events(places)
+            number = self.session.count_events(places)
             if number:
-                ticks, unknown = self._cost(places)
+                ticks, unknown = self._page.cost(places)
                 cost = f" {money(ticks, unknown)}" if ticks or unknown else ""
                 parts.append(f"{name} {several(number, 'event')}{cost}")
         internal = sum(1 for state in states if state is State.INTERNAL)
         return " · ".join([*parts, *([f"{short(internal)} internal"] if internal else [])])
-
-
-_ENDS = {
-    "running": ("●", "running", "cyan"),
-    "waiting": ("◆", "needs you", "yellow"),
-    "interrupted": ("○", "interrupted", "red"),
-    "open": ("○", "unfinished, nothing followed", "red"),
-}
-_CAME = {
-    "fork": "forked from",
-    "resume": "continued from",
-    "adopt": "continued from",
-    "subagent": "a subagent of",
-}
 
 
 def _amount(ticks: int, unknown: int) -> str:

@@ -12,7 +12,6 @@ from thence.cli import (
     mcp_settings,
     options,
     scheduling,
-    services,
     setup_parts,
     wiring,
 )
@@ -22,7 +21,6 @@ from thence.cli.terminal import answer, clean
 
 @click.command(
     "uninstall",
-    help="Remove hooks, timers and MCP entries.",
     epilog="Stored sessions stay; the command prints how to remove them, too.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Show the change; write nothing.")
@@ -30,17 +28,16 @@ from thence.cli.terminal import answer, clean
 @options.as_json
 def command(*, dry_run: bool, yes: bool, json: bool) -> int:
     """Undo what install commands did."""
-    edits = [
-        (agent, edit) for agent, edit in hook_install.removals(hook_install.names()) if edit.changes
-    ]
-    ways: list[scheduling.Way] = [*scheduling.active_means(), *services.active_services()]
+    hooks = hook_install.removals(hook_install.NAMES.names())
+    edits = [(agent, edit) for agent, edit in hooks if edit.changes]
+    ways: list[scheduling.Way] = [*scheduling.active_means(), *scheduling.active_services()]
     timers = [(way, way.uninstall()) for way in ways]
     shell = setup_parts.without_completion(
         setup_parts.read_record(wiring.home()).get("completion", [])
     )
     servers = [
         (agent, change)
-        for agent, change in mcp_settings.removals(mcp_settings.names())
+        for agent, change in mcp_settings.removals(mcp_settings.NAMES.names())
         if change.changes
     ]
     files = [*edits, *((way.name, edit) for way, plan in timers for edit in plan.edits)]

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from thence.serve.auth import AuthMiddleware
 
 HOST = "127.0.0.1"
+IPV6_HOST = "::1"
 PORT = 7331  # outside what systems give out for connections of their own
 ANSWER_LIMIT_S = 5.0
 """Seconds that whoever listens on our port has to answer."""
-QUICK_LIMIT_S = 0.5
-"""The same, where an agent waits for an answer that is worth sending without the link."""
 
 
 class PortTaken(ThenceError):
@@ -31,8 +30,25 @@ class PortTaken(ThenceError):
     exit_code = 11
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there."""
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return the sockets that listen there, all on one port.
+
+    A browser looks for names of this machine at `::1` first: whoever else listened there would get
+    its cookie.
+    """
+    first = _listen(host, port)
+    if host not in (HOST, "localhost") or not _has_ipv6():
+        return [first]
+    try:
+        return [first, _listen(IPV6_HOST, first.getsockname()[1])]
+    except PortTaken:
+        first.close()
+        if port:
+            raise
+        return listen(host, port)  # any port that is free on both
+
+
+def _listen(host: str, port: int) -> socket.socket:
     from thence.serve import app
 
     try:
@@ -44,11 +60,20 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def is_ours(guard: AuthMiddleware, limit_s: float = ANSWER_LIMIT_S) -> bool:
+def _has_ipv6() -> bool:
+    """Whether anybody can listen at `::1`."""
+    try:
+        socket.create_server((IPV6_HOST, 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def is_ours(guard: AuthMiddleware) -> bool:
     """Whether a server of this home listens there; nothing secret is sent to find out."""
     import http.client
 
-    link = http.client.HTTPConnection(guard.host, guard.port, timeout=limit_s)
+    link = http.client.HTTPConnection(guard.host, guard.port, timeout=ANSWER_LIMIT_S)
     try:
         link.request("GET", "/")
         realm = link.getresponse().getheader("www-authenticate") or ""
@@ -57,20 +82,6 @@ def is_ours(guard: AuthMiddleware, limit_s: float = ANSWER_LIMIT_S) -> bool:
     finally:
         link.close()
     return guard.realm in realm
-
-
-def running_url() -> str | None:
-    """Return the URL of the viewer of this home, without a ticket; None if none runs."""
-    from thence.cli import background
-    from thence.serve import auth
-
-    home = wiring.home()
-    if not (home / auth.KEY).exists():
-        return None
-    running = background.find_running(home)
-    guard = auth.AuthMiddleware(HOST, running.port if running else PORT, key=auth.home_key(home))
-    is_running = running is not None or is_ours(guard, QUICK_LIMIT_S)
-    return f"http://{auth.authority(guard.host, guard.port)}" if is_running else None
 
 
 def open_again(

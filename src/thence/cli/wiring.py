@@ -1,4 +1,4 @@
-"""Putting the parts together for the commands: settings, store, adapters, roots, redactor.
+"""Putting the parts together for the commands: settings, store, adapters, roots, the gate.
 
 The only place that knows where things lie. A command asks for what it needs and gets it ready, or
 an error that says what to do.
@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from thence.agents import Adapter
     from thence.agents.profiles import Agent, HookFile, Part, ServerFile
     from thence.bridge.folders import FolderBook
+    from thence.format.readout import Readout
     from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
+    from thence.memory.gate import Gate
     from thence.memory.labels import Label
     from thence.memory.notes import Note
     from thence.memory.outcome import TaskPattern
-    from thence.memory.redact import Redactor
     from thence.memory.retention import Policy
+    from thence.memory.rulebook import Rulebook
     from thence.memory.rules import Rule
+    from thence.memory.session_status import Now, Standing
     from thence.memory.store import SessionRow, Store
     from thence.memory.sweep import Progress, Sweep
 
@@ -53,16 +56,14 @@ def settings() -> config.Settings:
 
 def has_store() -> bool:
     """Whether anything was ever swept into the default store."""
-    address: str = settings()["session_memory.store"]
-    return not address.startswith("sqlite:") or Path(_path(address)).exists()
+    file = store_file()
+    return file is None or file.exists()
 
 
 def is_read_only() -> bool:
     """Whether the home, or the file of the store, exists and cannot be written to."""
-    url: str = settings()["session_memory.store"]
-    paths = [home()]
-    if url.startswith("sqlite:"):
-        paths += [Path(_path(url)), Path(_path(url)).parent]
+    file = store_file()
+    paths = [home()] if file is None else [home(), file, file.parent]
     return any(path.exists() and not os.access(path, os.W_OK) for path in paths)
 
 
@@ -134,10 +135,10 @@ def refresh_briefs(opened: Store, uids: Sequence[str]) -> None:
 
     if not (home() / ready_briefs.FOLDER).is_dir():
         return
-    from thence.memory.notes import read_notes
+    from thence.memory.labels import texts_of
     from thence.serve.brief import refresh_briefs
 
-    refresh_briefs(opened, read_notes(home()), home(), uids, latest_redactor().redact)
+    refresh_briefs(opened, texts_of(clean_notes()), home(), uids)
 
 
 @contextlib.contextmanager
@@ -221,6 +222,19 @@ def tellers() -> dict[str, Adapter]:
     }
 
 
+def status() -> Now:
+    """Return what the agents of this machine say of their open sessions."""
+    from thence.memory import session_status
+
+    known = tellers()
+    return session_status.now(known, roots(known))
+
+
+def standing(session: Readout) -> Standing | None:
+    """Return how a session stands that was opened; None when nobody is at it."""
+    return status().standing(session.head.session, session.turn().state)
+
+
 def agents_here(part: Part) -> list[str]:
     """Return the agents that have a part and were used on this machine."""
     known = agents().values()
@@ -259,15 +273,16 @@ def roots(
         return {name: paths for name, paths in named.items() if not only or name in only}
     sources: dict[str, list[str]] = settings()["session_memory.sources"]
     out: dict[str, list[Path]] = {}
-    installed = {} if later else agents()
+    installed = agents()
     for name in known:
         if only and name not in only:
             continue
         agent = installed.get(name)
-        is_used = agent is None or agent.is_used(Path.home(), os.environ)
+        is_used = later or agent is None or agent.is_used(Path.home(), os.environ)
         usual = known[name].roots(Path.home(), os.environ) if is_used else []
         extra = [Path(path).expanduser() for path in sources.get(name, ())]
-        folders = [path for path in dict.fromkeys([*usual, *extra]) if later or path.is_dir()]
+        old = agent.old_folders(Path.home(), os.environ) if agent is not None else []
+        folders = [path for path in dict.fromkeys([*usual, *extra, *old]) if later or path.is_dir()]
         if folders:
             out[name] = folders
     return out
@@ -300,12 +315,16 @@ def _has_journal(project: Path) -> bool:
 def _parse_roots(
     known: Mapping[str, Adapter], options: Sequence[str]
 ) -> Iterator[tuple[str, list[Path]]]:
+    from thence.agents.profiles import stored_name
+
     paths: dict[str, list[Path]] = {}
     for option in options:
-        name, equals, path = option.partition("=")
+        named, equals, path = option.partition("=")
+        name = stored_name(named)
         if not equals or name not in known:
+            why = f"unknown agent {named!r}" if equals else "no agent given"
             hint = f"write agent=PATH, the agent one of {', '.join(sorted(known))}"
-            raise BadConfig(f"--root {option}: no agent given", hint=hint)
+            raise BadConfig(f"--root {option}: {why}", hint=hint)
         if not Path(path).expanduser().is_dir():
             raise NotReadable(
                 f"--root {option}: no such folder", hint="give the agent's own folder"
@@ -327,9 +346,32 @@ def _user_rules() -> list[Rule]:
 def fingerprint() -> Fingerprint:
     """Return the versions by which sessions are derived in this home today."""
     from thence.memory import derivation
+
+    known = rules()
+    return derivation.fingerprint(_redaction(), known.toolbox, known.prices)
+
+
+def _redaction() -> int:
+    """Return the version of the redaction rules, those of the user among them."""
     from thence.memory.redact import RULES, rules_version
 
-    return derivation.fingerprint(rules_version((*RULES, *_user_rules())))
+    return rules_version((*RULES, *_user_rules()))
+
+
+def rules() -> Rulebook:
+    """Return the rules by which sessions are derived in this home, besides those of redaction."""
+    from thence.agents.profiles import toolbox
+    from thence.memory.pricelist import SHIPPED
+    from thence.memory.rulebook import Rulebook
+
+    current = settings()
+    return Rulebook(
+        toolbox=toolbox(),
+        prices=SHIPPED,
+        domains=current["session_memory.domains"],
+        tasks=_tasks(current["session_memory.tasks"]),
+        digesters=_digesters(current["session_memory.digesters"]),
+    )
 
 
 def labels() -> dict[str, Label]:
@@ -365,38 +407,57 @@ def refresh_folders(opened: Store, here: str = "") -> FolderBook:
     return refresh(home(), opened, here=here, elsewhere=elsewhere)
 
 
-def redacted_notes() -> list[Note]:
-    """Return all that was written down about sessions, redacted."""
-    from msgspec.structs import replace
-
+def clean_notes() -> list[Note]:
+    """Return all that was written down, without secrets, for a search or for others."""
     from thence.memory.labels import searchable_notes
 
-    notes = [note for note in searchable_notes(home()) if note.session_uid is not None]
-    redact = redactor().redact if notes else str
-    return [replace(note, text=redact(note.text)) for note in notes]
+    notes = searchable_notes(home())
+    return gate().notes(notes) if notes else notes
 
 
-def redactor() -> Redactor:
-    """Return the redactor of this home, with the user's own rules."""
-    from thence.memory.redact import Redactor
+def session_notes() -> list[Note]:
+    """Return all that was written down about sessions, without secrets."""
+    return [note for note in clean_notes() if note.session_uid is not None]
+
+
+def gate() -> Gate:
+    """Return the gate of this home, with the user's own rules."""
+    from thence.memory.gate import Gate
 
     # Never copied anywhere: equal secrets have equal marks in this home alone.
     hint = "remove it to create a new one; the same secret then gets another placeholder"
-    return Redactor(key=config.key(home() / "memory" / KEY, hint=hint), extra=_user_rules())
+    return Gate(key=config.key(home() / "memory" / KEY, hint=hint), extra=_user_rules())
 
 
-def latest_redactor() -> Redactor:
-    """Return the redactor of this home; made again only when the settings have changed."""
+def own_rules(opened: Store) -> int | None:
+    """Return the version of the redaction rules, where all in a store passed those of this home."""
+    return _redaction() if isinstance(getattr(opened, "path", None), Path) else None
+
+
+def printing_gate() -> Gate:
+    """Return a gate for what is printed and not stored: where there is no key it keeps none."""
+    import secrets
+
+    from thence.memory.gate import Gate
+
+    key = b""
+    with contextlib.suppress(OSError):  # no store, or one that cannot be read
+        key = (home() / "memory" / KEY).read_bytes()
+    return Gate(key=key or secrets.token_bytes(config.KEY_BYTES), extra=_user_rules())
+
+
+def latest_gate() -> Gate:
+    """Return the gate of this home; made again only when the settings have changed."""
     try:
         file = (home() / config.FILE).stat()
     except OSError:  # no settings: the rules that ship with us
-        return _redactor_of(home(), 0, 0)
-    return _redactor_of(home(), file.st_mtime_ns, file.st_size)
+        return _gate_of(home(), 0, 0)
+    return _gate_of(home(), file.st_mtime_ns, file.st_size)
 
 
 @lru_cache(maxsize=1)
-def _redactor_of(_home: Path, _modified_ns: int, _size: int) -> Redactor:
-    return redactor()
+def _gate_of(_home: Path, _modified_ns: int, _size: int) -> Gate:
+    return gate()
 
 
 def policy() -> Policy:
@@ -423,21 +484,18 @@ def sweep_of(
     anew: Collection[str] = (),
 ) -> Sweep:
     """Make a sweep of this home; one that `evicts` by a policy, or nothing."""
-    from functools import partial
-
     from thence.memory.notes import announce_age_removal
     from thence.memory.retention_run import running_sessions
     from thence.memory.sweep import Sweep
+    from thence.memory.unread import read_unread
 
     current, everybody = settings(), lazy_adapters()
     return Sweep(
         opened,
         everybody if known is None else known,
-        redactor(),
-        domains=current["session_memory.domains"],
+        gate(),
+        rules(),
         exclude=current["session_memory.exclude"],
-        tasks=_tasks(current["session_memory.tasks"]),
-        digesters=_digesters(current["session_memory.digesters"]),
         policy=evicts,
         progress=progress,
         address=_full_address(),
@@ -445,15 +503,16 @@ def sweep_of(
         anew=anew,
         announce=partial(announce_age_removal, home()),
         running=lambda: running_sessions(everybody, roots(everybody)),
+        unread=read_unread(home()),
     )
 
 
-def _tasks(patterns: Sequence[dict[str, str]]) -> list[TaskPattern] | None:
+def _tasks(patterns: Sequence[dict[str, str]]) -> tuple[TaskPattern, ...] | None:
     if not patterns:
         return None
     from thence.memory.outcome import TaskPattern
 
-    return [TaskPattern(**pattern) for pattern in patterns]
+    return tuple(TaskPattern(**pattern) for pattern in patterns)
 
 
 def _digesters(wanted: Sequence[str] | None) -> Mapping[str, Digester] | None:

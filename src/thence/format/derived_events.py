@@ -26,7 +26,7 @@ from thence.format.normal import (
     Kind,
     Session,
     SessionEvent,
-    derived_id,
+    derive,
 )
 from thence.format.outcomes import CallOutcome
 from thence.format.outcomes import time_of as time_of  # noqa: PLC0414 - callers may ask here, too
@@ -307,30 +307,6 @@ def _line(events: Iterable[SessionEvent]) -> list[SessionEvent]:
     ]
 
 
-def _derive(
-    base: SessionEvent, kind: Kind, summary: str, *, failed: bool | None = None, nth: int = 0
-) -> SessionEvent:
-    return SessionEvent(
-        base.session_uid,
-        derived_id(base.session_uid, kind, base.event_id, nth),
-        kind,
-        base.event_id,
-        None,
-        None,
-        base.ts,
-        base.role,
-        base.tool,
-        summary,
-        is_sidechain=base.is_sidechain,
-        channel=base.channel,
-        state=base.state,
-        derived_from=base.event_id,
-        native_id=base.native_id,
-        call=base.call,
-        failed=failed,
-    )
-
-
 def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
     """Test runs and edits hang off their call, errors off the result that tells of them."""
     for pair in pairs:
@@ -338,11 +314,11 @@ def _from_calls(pairs: Sequence[Call]) -> Iterable[SessionEvent]:
         if pair.effect.runner is not None:
             line = _tests_line(pair.effect.runner, outcome.tests)
             # A run that never ended neither passed nor failed.
-            yield _derive(call, "test_run", line, failed=outcome.is_red if outcome.ended else None)
+            yield derive(call, "test_run", line, failed=outcome.is_red if outcome.ended else None)
         if outcome.edited:
-            yield _derive(call, "edit", call.summary)
+            yield derive(call, "edit", call.summary)
         if result is not None and outcome.failed:  # without a result nobody knows whether it failed
-            yield _derive(result, "error", outcome.error[:240], failed=True)
+            yield derive(result, "error", outcome.error[:240], failed=True)
 
 
 def _from_files(
@@ -355,7 +331,7 @@ def _from_files(
             stored = block.effect if block is not None else None
             effect = outcomes.file_effect(event.payload) if stored is None else stored
             for path in effect.edited:
-                yield _derive(event, "edit", f"edited {path}"[:SUMMARY_LENGTH])
+                yield derive(event, "edit", f"edited {path}"[:SUMMARY_LENGTH])
 
 
 def _tests_line(runner: str, counts: testruns.Tests | None) -> str:
@@ -374,7 +350,7 @@ def _retries(pairs: Iterable[Call], failed: set[Aim]) -> Iterable[SessionEvent]:
     for pair in pairs:
         call, what = pair.call, aim(pair)
         if what in failed:
-            yield _derive(call, "retry", f"again: {call.summary}")
+            yield derive(call, "retry", f"again: {call.summary}")
         # Only a success ends it: a call that was cut short proves nothing.
         if pair.outcome.ended and not pair.outcome.failed:
             failed.discard(what)
@@ -429,7 +405,7 @@ def _interventions(
             reason = watch.reason(event, tone, is_lost=event.event_id in lost)
         # A stop and the prompt after it are one intervention.
         if reason and not watch.has_stepped_in:
-            yield _derive(event, "human_intervention", reason)
+            yield derive(event, "human_intervention", reason)
         has_stopped = kind != "user_msg" and bool(reason)
         watch.after(kind, tone, has_stopped=has_stopped)
 
@@ -454,7 +430,7 @@ def _rests(line: Iterable[SessionEvent]) -> Iterable[SessionEvent]:
     spoken = [event for event in line if event.kind != "lifecycle"]
     for event, after in zip(spoken, [*spoken[1:], None], strict=False):
         if event.kind == "assistant_msg" and _is_rest(after):
-            yield _derive(event, "completion", event.summary)
+            yield derive(event, "completion", event.summary)
 
 
 def _is_rest(after: SessionEvent | None) -> bool:
@@ -466,8 +442,8 @@ def log_ends(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
     """Yield where a session began and ended whose log says nothing of it."""
     line = _line(events)
     if line and all(event.kind != "lifecycle" for event in line):
-        yield _derive(line[0], "lifecycle", "started")
-        yield _derive(line[-1], "lifecycle", LAST_SEEN, nth=1)
+        yield derive(line[0], "lifecycle", "started")
+        yield derive(line[-1], "lifecycle", LAST_SEEN, nth=1)
 
 
 def go_on(
@@ -502,14 +478,14 @@ def session_of(
     *,
     uid: str,
     took: Spent | None = None,
+    turns: int = 0,
     retries: int | None = None,
     **known: str | int | None,
 ) -> Session:
     """Tell what the events of a session say of it as a whole; `known` is what its source says.
 
-    `took` and `retries` are what the same events tell, where that has been worked out already.
-
-    Turns are prompts on the live line. The clock runs from the first to the last readable time.
+    `took` and `retries` are what the same events tell, where that has been worked out already;
+    `turns` only their graph tells. The clock runs from the first to the last readable time.
     """
     main = [e for e in events if not e.is_sidechain and _counts(e)]
     moments = bounds({event.ts for event in main if event.ts})
@@ -519,7 +495,7 @@ def session_of(
         spent=spent(events) if took is None else took,
         first=moments[0] if moments else None,
         last=moments[-1] if moments else None,
-        turns=count_turns([e for e in main if not _gone(e)])[0],
+        turns=turns,
         model=models[-1] if models else None,
         retries=count_retries(calls(main)) if retries is None else retries,
         known=known,
@@ -582,20 +558,6 @@ def bounds(texts: Iterable[str]) -> list[datetime]:
 
 
 _USUAL = len("2026-01-01T00:00:00.000Z")
-
-
-def count_turns(events: Iterable[SessionEvent], *, inside: bool = False) -> tuple[int, bool]:
-    """Count prompts; the blocks of one, texts and pictures, stand one behind the other.
-
-    `inside` says that the event before these is a block of a prompt; so does what is returned
-    with the number.
-    """
-    turns = 0
-    for event in events:
-        is_prompt = event.kind == "user_msg"
-        turns += is_prompt and not (inside and event.block)
-        inside = is_prompt
-    return turns, inside
 
 
 def _moment(moment: datetime) -> str:

@@ -18,7 +18,6 @@ from thence.format import output
 from thence.format.expressions import expression
 from thence.format.output import Row, Table
 from thence.format.testruns import Tests
-from thence.format.tools import tool_kind
 
 SHAPE_LIMIT = 160
 _MAX_DEPTH = 4  # results nest no deeper in earnest
@@ -139,14 +138,12 @@ _NOISE = expression(
 _WELL = Ending(failed=False)
 
 
-def evidence_of(tool: str, result: object) -> Evidence:
-    """Return what the result of a tool's call says of how the call ended."""
+def evidence_of(kind: str, result: object) -> Evidence:
+    """Return what the result of a call of such a tool says of how the call ended."""
     layers = list(_layers(result)) if isinstance(result, dict) else []
     codes = (layer.get("exit_code", layer.get("exitCode")) for layer in layers)
     text = output.text(result)
-    inner, body = (
-        (None, text) if tool_kind(tool) in ("read", "search") else output.open_envelope(text)
-    )
+    inner, body = (None, text) if kind in ("read", "search") else output.open_envelope(text)
     cause = output.first(FAILURES, body)
     return Evidence(
         is_structured=isinstance(result, dict),

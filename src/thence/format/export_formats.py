@@ -12,7 +12,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid5
@@ -22,7 +22,7 @@ import msgspec
 from thence.format import spills
 from thence.format.derived_events import log_ends, time_of
 from thence.format.facts import TYPED
-from thence.format.figures import several, short_id
+from thence.format.figures import clean_text, several, short_id
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.records import text_of
@@ -362,6 +362,11 @@ def _escape_inline(text: str, code: list[tuple[int, int]] | None = None) -> str:
         return "&lt;" if match[0] == "<" else "&#33;"
 
     return _ACTIVE.sub(escaped, text)
+
+
+def document(lines: Iterable[str]) -> str:
+    """Return the lines of Markdown or a page as a text that no program obeys."""
+    return clean_text("\n".join(lines))
 
 
 def page(

@@ -229,23 +229,16 @@ def _block(block: dict[str, JSON], role: str) -> Block:
     if kind == "tool_use":
         tool, arguments = word(block.get("name")), block.get("input")
         call = block.get("id")
-        short = tools.summary(tool, arguments)
-        return Block(
-            "tool_call",
-            "assistant",
-            short,
-            arguments,
-            tool,
-            call if isinstance(call, str) else None,
-        )
+        name = call if isinstance(call, str) else None
+        return Block("tool_call", "assistant", "", arguments, tool, name)
     if kind == "tool_result":
-        return _result(block)
+        return result_block(block)
     if kind in ("thinking", "redacted_thinking"):
         return Block("thinking", role, one_line(word(block.get("thinking"))), block)
     return Block("assistant_msg" if role == "assistant" else "user_msg", role, "", block)
 
 
-def _result(block: dict[str, JSON]) -> Block:
+def result_block(block: dict[str, JSON]) -> Block:
     """A result says of itself no more than `is_error`; `derived_events` pairs it with its call."""
     content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
     return Block(

@@ -73,17 +73,40 @@ def short(number: int) -> str:
     return f"{number}"
 
 
-def size(count: int) -> str:
-    """Return a number of bytes as text: `57 bytes`, `4.1 KB`, `380 KB`, `4 GB`."""
-    if count < 1000:
+_UNITS: Final = {1000: ("KB", "MB", "GB", "TB"), 1024: ("KiB", "MiB", "GiB", "TiB")}
+
+
+def size(count: int, limit: int = 0) -> str:
+    """Return a number of bytes as text: `57 bytes`, `4.1 KB`, `380 KB`, `4 GB`.
+
+    What has a limit is told in the units of its limit: `3.1 GiB` of `4 GiB`.
+    """
+    base = 1024 if size_limit(limit).endswith("iB") else 1000
+    if count < base:
         return "1 byte" if count == 1 else f"{count} bytes"
     amount = float(count)
-    for unit in ("KB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.5 or unit == "GB":
+    units = _UNITS[base][:3]
+    for unit in units:
+        amount /= base
+        if amount < 999.5 or unit == units[-1]:
             break
     digits = f"{amount:.1f}".removesuffix(".0") if amount < 9.95 else f"{amount:,.0f}"
     return f"{digits} {unit}"
+
+
+def size_limit(count: int) -> str:
+    """Return a set number of bytes as people write it: `4 GiB`, `1.5 GB`, `50 MiB`, `1,024 MB`.
+
+    Of the units that say it exactly the one with the fewest digits, else a whole number of bytes.
+    """
+    forms = [(15, f"{count:,} bytes")]
+    for base, units in _UNITS.items():
+        for power, unit in enumerate(units, start=1):
+            tenths, rest = divmod(10 * count, base**power)
+            if not rest and 10 <= tenths < 100_000:
+                text = f"{tenths // 10:,}" + (f".{tenths % 10}" if tenths % 10 else "")
+                forms.append((len(f"{tenths}".strip("0")), f"{text} {unit}"))
+    return min(forms, key=lambda form: (form[0], len(form[1])))[1]
 
 
 def several(number: int, noun: str) -> str:

@@ -27,6 +27,7 @@ from thence.format.fact_assembly import is_image_alone, pending_shares, settled_
 from thence.format.facts import Block, Edge, Fact, Share, is_line_name
 from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import Session, SessionEvent, event_ids, in_order
+from thence.format.outcomes import call_effect
 from thence.format.record_order import in_written_order, last_of_runs, name_repeats, named_repeat
 from thence.format.records import JSON, Usage
 from thence.format.sealing import (
@@ -47,9 +48,8 @@ from thence.format.sealing import (
 from thence.format.session_graph import SessionGraph, title_of
 from thence.format.stored import StoredEvent, fingerprint, gone_places, stored_events
 from thence.format.sums import Sums, about_of, add_sums, edge_key, lower_bound, session_of
-from thence.format.tools import tool_kind
 
-VERSION = 8
+VERSION = 9
 """Version of the fold: raised when the same facts give other rows, sums or states."""
 
 MAX_WINDOW_RECORDS, MAX_SIDE_LOGS = 4096, 64
@@ -88,8 +88,8 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     sealed: Sums = Sums()
     ongoing: Ongoing = Ongoing()
     """What the sealed part leaves for derived events of the window."""
-    prompts: int = 0
-    """Sealed prompts that a rollback could count."""
+    undoable: int = 0
+    """Sealed prompts that a rollback could count, on whatever line they stand."""
     totals: dict[str, Usage] = {}
     """Last running total of each log whose bills are told so."""
     spoken: frozenset[str] = frozenset()
@@ -108,8 +108,6 @@ class FoldState(msgspec.Struct, omit_defaults=True):
     """How often records without an id came that came more than once."""
     billed: frozenset[str] = frozenset()
     """Channels of the sealed part that tell single bills."""
-    turns: int = 0
-    """Prompts on the sealed part of the live line."""
     agent_calls: frozenset[str] = frozenset()
     """Calls on the sealed part of the live line that asked a subagent."""
 
@@ -208,7 +206,7 @@ class Fold:
         more = [self._with_unique_name(fact, repeats) for fact in more]
         self._check(more)
         window = _without_rewritten(window, more)
-        return [*window, *(_less_prompts(fact, state.prompts) for fact in more)], repeats
+        return [*window, *(_less_prompts(fact, state.undoable) for fact in more)], repeats
 
     def _rows(self, view: View) -> dict[int, StoredEvent]:
         """Return the events of the window with what is derived of them."""
@@ -266,7 +264,7 @@ class Fold:
             if any(known.log_of(other) != log for other in _links(fact.node)):
                 raise Unfoldable("a link to a sealed or missing record")
             if fact.node.undo is not None:
-                known.undo(fact, state.prompts)
+                known.undo(fact, state.undoable)
             elif fact.node.flags & Is.PROMPT and not fact.node.flags & OFF_LINE:
                 known.prompts += 1
 
@@ -370,11 +368,10 @@ class Fold:
             facts=window,
             sealed=state.sealed,
             ongoing=state.ongoing,
-            prompts=state.prompts,
+            undoable=state.undoable,
             lines=dict(state.lines),
             totals=dict(state.totals),
             billed=state.billed,
-            turns=state.turns,
             agent_calls=state.agent_calls,
             noted=state.noted,
             billed_until=state.billed_until,
@@ -393,9 +390,9 @@ class Fold:
             out.noted |= {note.file for note in notes if note.file in view.logs.ledgers}
             _keep_bills(out, view, sealed)
             _keep_calls(out, view, sealed)
-            out.prompts += sum(view.is_standing_prompt(place) for place in sealed)
+            out.undoable += sum(view.is_standing_prompt(place) for place in sealed)
             _keep_line(out, view.session, sealed)
-            out.facts = [_less_prompts(f, out.prompts - state.prompts) for f in out.facts]
+            out.facts = [_less_prompts(f, out.undoable - state.undoable) for f in out.facts]
         of = view.logs.of
         made = {log: cut.anchor for log, cut in cuts.items() if cut.anchor is not None}
         out.anchors = [made.pop(of(anchor), anchor) for anchor in state.anchors]
@@ -654,12 +651,11 @@ def _keep_calls(out: FoldState, view: View, sealed: Collection[int]) -> None:
 
 
 def _keep_line(out: FoldState, session: SessionGraph, sealed: Collection[int]) -> None:
-    """Count the prompts that were sealed on the live line, and remember who was asked there."""
+    """Remember which calls of the live line that were sealed asked a subagent."""
     calls = set(out.agent_calls)
     for place in session.graph.chain(boundaries=False):
         if place in sealed:
             fact = session.facts[place]
-            out.turns += bool(fact.node.flags & Is.PROMPT)
             for block in fact.blocks:
                 if block.kind == "tool_call" and block.call and _asks_agent(block):
                     calls.add(block.call)
@@ -667,7 +663,7 @@ def _keep_line(out: FoldState, session: SessionGraph, sealed: Collection[int]) -
 
 
 def _asks_agent(block: Block) -> bool:
-    return tool_kind(block.tool or "") == "agent"
+    return call_effect(block.tool, block, block.effect).kind == "agent"
 
 
 def _carry(anchor: Fact, state: FoldState) -> Fact:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from thence.format import repair
+from thence.format import content, repair
 from thence.format.records import JSON, blocks, word
 from thence.format.repair import ApiMessage, Mended, Orphans
 
@@ -25,8 +25,8 @@ class Mending:
         self._messages: list[ApiMessage] = []
         self._places: dict[str, int] = {}  # where each id of a call was last spoken of
         self._open: Counter[str] = Counter()
-        self._role = ""
         self._response = ""
+        self._parts_answers = False  # what the user said since the last answer parts it from one
         self._forget()
 
     def _forget(self) -> None:
@@ -51,9 +51,12 @@ class Mending:
             return
         response = word(message.get("id")) if role == "assistant" else ""
         again = bool(response) and response == self._response
-        if role == "assistant" and self._role == "user" and not self._open and not again:
+        if role == "assistant" and self._parts_answers and not self._open and not again:
             self._cut = at
-        for name, opened in _names(message.get("content"), str(role)):
+        body = message.get("content")
+        self._parts_answers = role == "user" and (self._parts_answers or _says_something(body))
+        for name, opened in _names(body, str(role)):
+            self._parts_answers |= opened < 0 < self._open[name]
             before = self._places.get(name, at)
             if before < self._settled:
                 self._forget()
@@ -63,26 +66,36 @@ class Mending:
             self._open[name] = max(0, self._open[name] + opened)
             if not self._open[name]:
                 del self._open[name]
-        self._role = str(role)
         self._response = response if role == "assistant" else self._response
 
-    def mend(self, reasons: Mapping[str, str] | None = None) -> Mended:
+    def mend(
+        self, reasons: Mapping[str, str] | None = None, why: str = repair.INTERRUPTED
+    ) -> Mended:
         """Return the chain so far as `repair.mend` gives it."""
         if self._cut > self._settled:
             part = repair.mend(self._messages[self._settled : self._cut], self._orphans)
             if part.renamed:  # new ids have to be told from those of the whole chain
-                return repair.mend(self._messages, self._orphans, reasons)
+                return repair.mend(self._messages, self._orphans, reasons, why)
             self._done = _join(self._done, part, self._done.messages)
             self._settled = self._cut
-        rest = repair.mend(self._messages[self._settled :], self._orphans, reasons)
+        rest = repair.mend(self._messages[self._settled :], self._orphans, reasons, why)
         if rest.renamed:
-            return repair.mend(self._messages, self._orphans, reasons)
+            return repair.mend(self._messages, self._orphans, reasons, why)
         return _join(self._done, rest, [_copy(message) for message in self._done.messages])
 
 
-def _names(content: JSON, role: str) -> Iterator[tuple[str, int]]:
+def _says_something(body: JSON) -> bool:
+    """Return whether a message of the user is more than results: one without words is left out."""
+    return any(
+        content.accept(block, "user", {}) is not None
+        for block in blocks(body)
+        if block.get("type") not in ("tool_use", "tool_result")
+    )
+
+
+def _names(body: JSON, role: str) -> Iterator[tuple[str, int]]:
     """Yield the ids of calls in a message, and how many of each it opens or closes."""
-    for block in blocks(content):
+    for block in blocks(body):
         kind = block.get("type")
         if kind == "tool_use":
             yield word(block.get("id")), 1 if role == "assistant" else 0

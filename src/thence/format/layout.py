@@ -20,6 +20,8 @@ from hashlib import sha256
 
 import msgspec
 
+from thence.errors import BadArgument
+
 SESSIONS = "sessions"
 SIDECHAINS = "sidechains"
 SPILL = "spill"
@@ -32,6 +34,7 @@ LOCAL_SIDECHAINS = ".sidechains"
 LOCAL_SPILL = f"{LOCAL_SESSIONS}/{SPILL}"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_UID = re.compile(r"[A-Za-z0-9_-]{1,40}:[A-Za-z0-9_\[][A-Za-z0-9_.:\[\]-]{0,199}")
 _SEGMENT = re.compile(r"([A-Za-z0-9_-]{1,64})(?:\.(\d{4,9}))?\.jsonl(\.zst)?")
 _ROLLOVER = re.compile(r"history\.jsonl(?:\.(\d{1,9}))?")
 
@@ -46,7 +49,9 @@ class Segment(msgspec.Struct, frozen=True, order=True):
     def __post_init__(self) -> None:
         """Refuse a session id that is no name: it must not lead out of its folder."""
         if not is_id(self.session):
-            raise ValueError(f"not an id: {self.session[:80]!r}")
+            raise BadArgument(
+                f"not an id: {self.session[:80]!r}", hint="an id has 1 to 64 of A-Z a-z 0-9 _ -"
+            )
 
     @property
     def name(self) -> str:
@@ -58,6 +63,11 @@ class Segment(msgspec.Struct, frozen=True, order=True):
 def is_id(text: str) -> bool:
     """Whether a text may be used as an id in a name or an address."""
     return _ID.fullmatch(text) is not None
+
+
+def is_uid(text: str) -> bool:
+    """Whether a text may name a session of an agent: `agent:id`; an id may be redacted."""
+    return _UID.fullmatch(text) is not None
 
 
 def segment_of(name: str) -> Segment | None:

@@ -247,6 +247,31 @@ def number_events(
     return sorted(made, key=lambda event: event.seq or 0)
 
 
+def derive(
+    base: SessionEvent, kind: Kind, summary: str, *, failed: bool | None = None, nth: int = 0
+) -> SessionEvent:
+    """Return an event that another one implies, numbered after it if that has a number."""
+    return SessionEvent(
+        base.session_uid,
+        derived_id(base.session_uid, kind, base.event_id, nth),
+        kind,
+        base.event_id,
+        None if base.seq is None else derived_seq(base.seq, kind),
+        base.seq,
+        base.ts,
+        base.role,
+        base.tool,
+        summary,
+        is_sidechain=base.is_sidechain,
+        channel=base.channel,
+        state=base.state,
+        derived_from=base.event_id,
+        native_id=base.native_id,
+        call=base.call,
+        failed=failed,
+    )
+
+
 def derived_seq(base: int, kind: str) -> int:
     """Return the number of an event of some kind that is derived from one with a number."""
     return base + 1 + (DERIVED.index(kind) if kind in DERIVED else len(DERIVED))

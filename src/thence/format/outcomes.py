@@ -1,9 +1,10 @@
 """How a tool call went: decided here and nowhere else, the same for every reader.
 
-What a call does (`Effect`) and what its result says (`Evidence`) are worked out where payloads are
-at hand and stored with the facts; facts without them are classified when somebody asks, by the
-same functions. The verdict (`CallOutcome`) needs nothing more, so the terminal, the viewer, the
-API, the digest and the export cannot disagree. Pure.
+What a call does (`Effect`, and the line that says so) and what its result says (`Evidence`) are
+worked out where payloads are at hand, by the names of tools that are known there, and stored with
+the facts (`add_effects`): every session that is stored passes here. Facts that did not are judged
+by the names that are known without any agent. The verdict (`CallOutcome`) needs nothing more, so
+the terminal, the viewer, the API, the digest and the export cannot disagree. Pure.
 
 Never here: the tables by which tools, failures and test runs are recognised (see tools, errors and
 testruns).
@@ -17,12 +18,12 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from thence.format import errors, output, testruns, tools
+from thence.format import errors, output, testruns
 from thence.format.errors import Evidence
 from thence.format.facts import Block, CallStatus, Fact
 from thence.format.records import JSON, text_of, word
 from thence.format.repair import is_synthetic_content
-from thence.format.tools import Effect
+from thence.format.tools import BUILT_IN, Effect, Toolbox
 from thence.format.wording import SPOKEN, tone_of
 
 CUT_SHORT = frozenset({"denied", "interrupted"})
@@ -101,11 +102,10 @@ class CallOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def call_effect(tool: str | None, call: Content, stored: Effect | None = None) -> Effect:
     """Return what a call does: as stored, else as its input says."""
-    return tools.effect_of(tool or "", call.payload) if stored is None else stored
+    return BUILT_IN.judge(tool or "", call.payload)[0] if stored is None else stored
 
 
 def result_evidence(
-    tool: str | None,
     effect: Effect,
     result: Content,
     status: CallStatus | None = None,
@@ -116,14 +116,14 @@ def result_evidence(
     What a stored one lacks, because other records told of it later, is added if the payload
     is at hand.
     """
-    evidence = errors.evidence_of(tool or "", result.payload) if stored is None else stored
+    evidence = errors.evidence_of(effect.kind, result.payload) if stored is None else stored
     payload = result.payload
     if stored is None and is_synthetic_content(payload):
         evidence = msgspec.structs.replace(evidence, is_synthetic=True)
     if payload is None:
         return evidence
     if evidence.cause in CUT_SHORT and not evidence.is_by_user:
-        is_by_user = errors.evidence_of(tool or "", payload).is_by_user
+        is_by_user = errors.evidence_of(effect.kind, payload).is_by_user
         evidence = msgspec.structs.replace(evidence, is_by_user=is_by_user)
     if effect.runner is not None and evidence.tests is None:
         text = text_of(payload) or output.text(payload)
@@ -149,18 +149,20 @@ def file_effect(payload: JSON) -> Effect:
     return Effect(touches=((path, how or "edit"),))
 
 
-def add_effects(facts: Iterable[Fact]) -> dict[str, Block]:
+def add_effects(facts: Iterable[Fact], toolbox: Toolbox) -> dict[str, Block]:
     """Note in the blocks of facts what calls do and what texts say by their wording, in place.
 
-    Returns the calls by their id.
+    `toolbox` has the names that count for their session. Returns the calls by their id.
     """
     calls: dict[str, Block] = {}
     for fact in facts:
         for block in fact.blocks:
             if block.kind == "tool_call":
                 if block.payload is not None or block.effect is None:
-                    effect = tools.effect_of(block.tool or "", block.payload)
+                    tool, known = block.tool or "", block.effect
+                    effect, line = toolbox.judge(tool, block.payload, known)
                     msgspec.structs.force_setattr(block, "effect", effect)
+                    msgspec.structs.force_setattr(block, "summary", line)
                 if block.call is not None:
                     calls.setdefault(block.call, block)
             elif block.payload is None:
@@ -187,7 +189,10 @@ def _add_tone(block: Block) -> None:
 
 
 def add_evidence(
-    facts: Iterable[Fact], calls: Mapping[str, Block], statuses: Mapping[str, CallStatus]
+    facts: Iterable[Fact],
+    calls: Mapping[str, Block],
+    statuses: Mapping[str, CallStatus],
+    toolbox: Toolbox,
 ) -> None:
     """Note in the results of facts what they say of their calls, in place."""
     for fact in facts:
@@ -196,9 +201,8 @@ def add_evidence(
                 continue
             name = block.call or ""
             call = calls.get(name)
-            tool = block.tool or (call.tool if call else None)
-            effect = (call.effect if call else None) or Effect()
-            evidence = result_evidence(tool, effect, block, statuses.get(name))
+            effect = (call.effect if call else None) or Effect(toolbox.kind(block.tool))
+            evidence = result_evidence(effect, block, statuses.get(name))
             msgspec.structs.force_setattr(block, "evidence", evidence)
 
 
@@ -222,9 +226,8 @@ def decide(
     effect = call_effect(tool, call, stored[0])
     evidence = None
     if result is not None:
-        evidence = result_evidence(tool, effect, result, status, stored[1])
+        evidence = result_evidence(effect, result, status, stored[1])
     outcome = judge_call(
-        tool,
         effect,
         result=result,
         evidence=evidence,
@@ -236,7 +239,6 @@ def decide(
 
 
 def judge_call(
-    tool: str | None,
     effect: Effect,
     *,
     result: Content | None,
@@ -251,7 +253,7 @@ def judge_call(
         return CallOutcome(is_test_run=is_test_run)
     evidence = evidence or Evidence()
     ending = _how_it_ended(evidence, result, status)
-    own, is_measured, elapsed = _durations(tool, effect, status, started, finished)
+    own, is_measured, elapsed = _durations(effect, status, started, finished)
     return CallOutcome(
         ended=True,
         failed=ending.failed,
@@ -285,7 +287,6 @@ def _how_it_ended(
 
 
 def _durations(
-    tool: str | None,
     effect: Effect,
     status: CallStatus | None,
     started: str | None,
@@ -300,7 +301,7 @@ def _durations(
     elapsed = max(round(1000 * (end - start).total_seconds()), 0)
     # A file tool is done at once; what passed is the time somebody took to allow it.
     at_once = bool(effect.touches) and not effect.is_script
-    is_own = not at_once and tools.tool_kind(tool or "") not in _AT_ONCE and elapsed < _DAY_MS
+    is_own = not at_once and effect.kind not in _AT_ONCE and elapsed < _DAY_MS
     return elapsed if is_own else None, False, elapsed
 
 

@@ -26,7 +26,7 @@ from thence.format.records import JSON, Usage, word
 from thence.format.session_graph import REWRITTEN
 from thence.format.stored import RecordLink, StoredEvent
 from thence.format.tools import Effect
-from thence.format.turn import TurnNow, turn_of
+from thence.format.turn import TurnNow, begins_turn, running_calls, turn_of
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
@@ -51,6 +51,21 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     def link(self) -> RecordLink:
         """How it is linked with others."""
         return self.rows[0].link or RecordLink()
+
+    @property
+    def state(self) -> State:
+        """What became of it."""
+        return self.blocks[0].state or State.LIVE
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a human said it, on whatever branch."""
+        return bool(self.node.flags & Is.PROMPT)
+
+    @property
+    def begins_turn(self) -> bool:
+        """Whether a turn of the session begins with it."""
+        return begins_turn(self.node, self.state)
 
     @property
     def type(self) -> str:
@@ -244,15 +259,26 @@ class Readout:
     @cached_property
     def states(self) -> list[State]:
         """One state per record."""
-        return [record.blocks[0].state or State.LIVE for record in self.records]
+        return [record.state for record in self.records]
+
+    @cached_property
+    def turns(self) -> list[int]:
+        """The records with which the turns of the session begin, in the order of the live line."""
+        records = self.records
+        return [at for at in self.graph.chain(boundaries=False) if records[at].begins_turn]
 
     def turn(self) -> TurnNow:
         """Return where the last turn stands."""
         return self._turn
 
     @cached_property
+    def running_calls(self) -> tuple[str, ...]:
+        """The open calls of a turn that goes on, as far as the log tells."""
+        return running_calls(self.graph, self.turn())
+
+    @cached_property
     def _turn(self) -> TurnNow:
-        return turn_of(self.graph, torn=self.head.torn)
+        return turn_of(self.graph, torn=self.head.torn, records=self.records)
 
     def line(self, to: int | None = None, *, boundaries: bool = True) -> list[ReadoutPart]:
         """Return the live line, or the line to a place: first what stands in other sessions."""
@@ -274,6 +300,20 @@ class Readout:
             if record.channel != "main":
                 out.setdefault(record.channel, []).append(place)
         return out
+
+    @cached_property
+    def children(self) -> dict[str, list[Edge]]:
+        """Subagents that are sessions of their own, by the call that started them."""
+        out: dict[str, list[Edge]] = {}
+        for edge in self.edges:
+            if edge.child and edge.call and edge.session not in self.channels:
+                out.setdefault(edge.call, []).append(edge)
+        return out
+
+    def count_events(self, places: Iterable[int]) -> int:
+        """Count the events of some records, book-keeping left out."""
+        records = (self.records[place] for place in places)
+        return sum(len(r.blocks) for r in records if r.state is not State.INTERNAL)
 
     def started_by(self) -> dict[str, str]:
         """Return which call started which subagent, as the logs say it."""
@@ -309,7 +349,7 @@ class Readout:
             for record in (part.session.records[at] for at in part.places):
                 is_left_out = record.node.flags & (Is.SIDE | Is.REPLAYED if own else Is.SIDE)
                 out += [] if is_left_out else part.session.messages_in(record)
-        mended = repair.mend(out, orphans)
+        mended = repair.mend(out, orphans, repair.no_result_yet(self.running_calls))
         if full and (texts := self.outputs_by_name()):
             messages = spills.inline_known(mended.messages, texts)
             mended = msgspec.structs.replace(mended, messages=messages)
@@ -401,6 +441,15 @@ class Readout:
             row.effect or Effect(),
             row.outcome or CallOutcome(),
         )
+
+    @cached_property
+    def effects(self) -> dict[int, Effect]:
+        """What calls do, and what records say was done to files, by the ids of their events."""
+        return {row.event.event_id: row.effect for row in self.rows if row.effect is not None}
+
+    def effect(self, event: SessionEvent) -> Effect:
+        """Return what a call does."""
+        return self.effects.get(event.event_id) or Effect()
 
     @cached_property
     def calls_by_name(self) -> dict[str, Call]:

@@ -387,6 +387,16 @@ def blocks(content: JSON) -> list[dict[str, JSON]]:
     ]
 
 
+def parse_json(value: JSON) -> JSON:
+    """Return the JSON in a text or in bytes; None if there is none that makes sense."""
+    if not isinstance(value, (str, bytes)):
+        return None
+    try:
+        return msgspec.json.decode(value)
+    except (ValueError, RecursionError):
+        return None
+
+
 def text_of(content: JSON) -> str:
     """All prose of message content, blocks joined by line feeds; thinking and tools left out."""
     if isinstance(content, str):

@@ -47,7 +47,11 @@ USER_STOPPED = (
     "It may or may not have taken effect; check before running it again.]"
 )
 TURN_STOPPED = USER_STOPPED.replace("the user stopped the turn", "the turn was stopped")
-_STAND_INS: Final = frozenset({INTERRUPTED, USER_STOPPED, TURN_STOPPED})
+NO_RESULT_YET = (
+    "[no result yet: this call may still be running. "
+    "It may or may not have taken effect; check before running it again.]"
+)
+_STAND_INS: Final = frozenset({INTERRUPTED, USER_STOPPED, TURN_STOPPED, NO_RESULT_YET})
 _NOT_APPROVED: Final = re.compile(
     r"\[not run: nobody approved this call within \S{1,24} s; it was not run\.\]"
 )
@@ -100,17 +104,19 @@ def mend(
     messages: Iterable[ApiMessage],
     orphans: Orphans = "answer",
     reasons: Mapping[str, str] | None = None,
+    why: str = INTERRUPTED,
 ) -> Mended:
     """Make any list of messages valid for the API.
 
-    `reasons` has, by the id of a call, what is known of why no result of it came.
+    `reasons` has, by the id of a call, what is known of why no result of it came; `why` is said
+    of all others.
     """
     out = Mended([], [], [])
     pairing = _Pairing(out)
     parts = _turns(messages, pairing, out)
     calls = pairing.finish()
     ids = _new_ids(calls, out)
-    turns = _merge_turns(_shown(parts, ids, out, orphans, reasons or {}))
+    turns = _merge_turns(_shown(parts, ids, out, orphans, reasons=reasons or {}, why=why))
     if any(turn[1][-1].get("type") in content.THOUGHTS for turn in turns):
         # Taking a thought away may leave a turn empty, so neighbours meet: merged once more.
         turns = _merge_turns([_without_last_thought(turn, out) for turn in turns])
@@ -268,9 +274,26 @@ def not_approved(seconds: float) -> str:
     return f"[not run: nobody approved this call within {seconds:g} s; it was not run.]"
 
 
-def stopped_calls(events: Iterable[Event]) -> dict[str, str]:
-    """Return the calls that were open when a turn was stopped, by id, and what to answer them."""
+def no_result_yet(calls: Iterable[str]) -> dict[str, str]:
+    """Return what to answer calls that may still run, as far as a log tells, by their ids."""
+    return dict.fromkeys(calls, NO_RESULT_YET)
+
+
+def ended_calls(events: Iterable[Event]) -> dict[str, str]:
+    """Return the calls that are open where a session ended, by id, and what to answer them."""
     waiting: dict[str, None] = {}
+    stopped = stopped_calls(events, waiting)
+    return {call: stopped.get(call, INTERRUPTED) for call in waiting}
+
+
+def stopped_calls(
+    events: Iterable[Event], waiting: dict[str, None] | None = None
+) -> dict[str, str]:
+    """Return the calls that were open when a turn was stopped, by id, and what to answer them.
+
+    `waiting` gets those that are open after all events.
+    """
+    waiting = {} if waiting is None else waiting
     out: dict[str, str] = {}
     for event in events:
         if event.type == "interrupted":
@@ -326,7 +349,9 @@ def _shown(
     ids: dict[int, str],
     out: Mended,
     orphans: Orphans,
+    *,
     reasons: Mapping[str, str],
+    why: str,
 ) -> Iterator[_Turn]:
     """Yield parts with every result right after its call's message; treat calls without one."""
     for part in parts:
@@ -337,17 +362,17 @@ def _shown(
                 visible.append(block)
                 continue
             name = ids[id(block)]
-            why = reasons.get(block.key, INTERRUPTED)
+            reason = reasons.get(block.key, why)
             if block.result is None:
                 out.open_calls.append(block.block)
                 if orphans == "mark":
-                    visible.append({"type": "text", "text": _in_words(block.block, why)})
+                    visible.append({"type": "text", "text": _in_words(block.block, reason)})
                 if orphans != "answer":
                     continue
                 out.answered.append(name)
             # Results stand right behind the message of their call: the API refuses any other order.
             visible.append(_shaped_call(block.block, name))
-            result = block.result or synthetic_result(name, why)
+            result = block.result or synthetic_result(name, reason)
             answers.append(_shaped_result(result, name, out.reworded))
         yield part.role, visible
         yield "user", answers

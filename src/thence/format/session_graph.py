@@ -35,13 +35,15 @@ from thence.format.normal import Session, SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.record_order import in_written_order, name_repeats
 from thence.format.records import JSON, Notice, Usage
-from thence.format.turn import TurnNow, turn_of
+from thence.format.turn import TurnNow, begins_turn, turn_of
 
 REWRITTEN = "rewritten"
 """Why an event is dead that a log once held and holds no more."""
 
 NEVER_BILLED = "the bill of a turn has not been written"
-UNDERSTATED = "only the start of a response was billed: its text is longer than its output tokens"
+UNDERSTATED = "the log recorded only part of a response's tokens; the real cost is higher"
+MINIMUM = "cost is a minimum"
+"""What a notice says of usage that a log lacks."""
 """Why the total is a lower bound when a turn was cut off, or goes on."""
 
 TITLES = ("title:custom", "title:ai", "title:summary")
@@ -203,9 +205,14 @@ class SessionGraph:
         """One state per fact."""
         return self.graph.states
 
+    def turns_in(self, places: Iterable[int]) -> int:
+        """Return how many turns begin with these records."""
+        nodes, states = self.graph.nodes, self.states
+        return sum(begins_turn(nodes[place], states[place]) for place in places)
+
     def turn(self, *, alive: bool | None = None) -> TurnNow:
         """Tell where the last turn stands."""
-        return turn_of(self.graph, torn=self.torn, alive=alive)
+        return turn_of(self.graph, torn=self.torn, alive=alive, records=self.facts)
 
     # -- events -------------------------------------------------------------------------
 
@@ -291,11 +298,11 @@ class SessionGraph:
         Bills that hold what others pay, and nobody can say how much, are told here as well.
         """
         own = self.own((*self.facts, *self.about_only))
-        notices = [Notice("not billed", f.unbilled) for f in own if f.unbilled is not None]
+        notices = [Notice(MINIMUM, f.unbilled) for f in own if f.unbilled is not None]
         overdue, due = fact_assembly.overdue(own)
-        notices += [Notice("not billed", why) for why in (*overdue, *due.values())]
-        notices += [Notice("not billed", NEVER_BILLED) for _ in fact_assembly.owed_bills(own)]
-        notices += [Notice("not billed", UNDERSTATED) for _ in fact_assembly.understated_bills(own)]
+        notices += [Notice(MINIMUM, why) for why in (*overdue, *due.values())]
+        notices += [Notice(MINIMUM, NEVER_BILLED) for _ in fact_assembly.owed_bills(own)]
+        notices += [Notice(MINIMUM, UNDERSTATED) for _ in fact_assembly.understated_bills(own)]
         return notices + self.billed_for_others
 
     @property
@@ -445,9 +452,13 @@ class SessionGraph:
     def session(self, **known: str | int | None) -> Session:
         """Tell what the session is as a whole; `known` is what its source says."""
         fields = {name: _word(self.about.get(name)) for name in ("cwd", "git_branch", "model")}
-        retries = derived_events.count_retries(self.calls)
         return derived_events.session_of(
-            self.events, uid=self.uid, took=self.spent, retries=retries, **{**fields, **known}
+            self.events,
+            uid=self.uid,
+            took=self.spent,
+            turns=self.turns_in(range(len(self.facts))),
+            retries=derived_events.count_retries(self.calls),
+            **{**fields, **known},
         )
 
 

@@ -337,8 +337,8 @@ def _note_file(
         path, how = str(event.fields["path"]), str(event.fields.get("how") or "edit")
         return [(path, how, event.uuid)] if how in ways else []
     for call in _calls(event):
-        touched = tools.touches(word(call.get("name")), call.get("input"))
-        paths = [[t.path, t.how, event.uuid] for t in touched if t.how in ways]
+        does, _ = tools.BUILT_IN.judge(word(call.get("name")), call.get("input"))
+        paths = [[path, how, event.uuid] for path, how in does.touches if how in ways]
         if paths:
             waiting[word(call.get("id"))] = paths
     out: list[tuple[str, str, str]] = []

@@ -26,8 +26,7 @@ from thence.format.normal import (
     SEQ_STEP,
     Kind,
     SessionEvent,
-    derived_id,
-    derived_seq,
+    derive,
     event_ids,
     in_order,
     kind_bit,
@@ -142,28 +141,8 @@ class StoredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def derived_events(self) -> Iterator[SessionEvent]:
         """Yield the events that this one implies, numbered after it."""
-        base = self.event
         for derived in self.derived:
-            seq = None if base.seq is None else derived_seq(base.seq, derived.kind)
-            yield SessionEvent(
-                base.session_uid,
-                derived_id(base.session_uid, derived.kind, base.event_id),
-                derived.kind,
-                base.event_id,
-                seq,
-                base.seq,
-                base.ts,
-                base.role,
-                base.tool,
-                derived.summary,
-                is_sidechain=base.is_sidechain,
-                channel=base.channel,
-                state=base.state,
-                derived_from=base.event_id,
-                native_id=base.native_id,
-                call=base.call,
-                failed=derived.failed,
-            )
+            yield derive(self.event, derived.kind, derived.summary, failed=derived.failed)
 
 
 def stored_events(

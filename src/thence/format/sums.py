@@ -42,8 +42,6 @@ class Sums(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     turns: int = 0
     retries: int = 0
-    in_prompt: bool = False
-    """The last event is a block of a prompt: the next block belongs to the same turn."""
     spent: derived_events.Spent = derived_events.Spent()
     prompt: str | None = None
     about: dict[str, dict[str, JSON]] = {}
@@ -85,7 +83,6 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
     on_line = [event for event in main if event.state not in _GONE]
     counts = Counter([event.state for event in events if event.state is not None])
     models = [event.model for event in on_line if event.model is not None]
-    turns, in_prompt = derived_events.count_turns(on_line, inside=before.in_prompt)
     first, last = _bounds(before, main)
     own = session.own(facts)
     own_notes = session.own(notes)
@@ -96,9 +93,8 @@ def add_sums(  # noqa: PLR0917 - the window, and what of it
         first=first,
         last=last,
         model=models[-1] if models else before.model,
-        turns=before.turns + turns,
+        turns=before.turns + session.turns_in(places),
         retries=before.retries + _retries(events, rows),
-        in_prompt=in_prompt,
         spent=_add_spent(before.spent, derived_events.spent(events, _bills(session, events))),
         prompt=before.prompt or _first_prompt(events),
         about=_abouts(before.about, own),

@@ -44,6 +44,8 @@ from thence.format.intentions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from thence.format.tools import Effect
+
 
 class Step(msgspec.Struct, frozen=True):
     """One thing said or done, in chain order."""
@@ -120,6 +122,14 @@ class ListEntries(msgspec.Struct, frozen=True):
     """What is not among them is no longer on the list."""
 
 
+def known_list(tool: str, arguments: Any, effect: Effect) -> tuple[str, Any]:
+    """Return a call; of a list that only its agent knows by name as one that is known here."""
+    if effect.kind != "plan" or not effect.argument or tool in _LISTS:
+        return tool, arguments
+    name, field = _ANY_LIST
+    return name, {field: _fields(arguments).get(effect.argument)}
+
+
 def is_list_tool(tool: str) -> bool:
     """Return whether a tool keeps a list of todos."""
     return tool in _LISTS or tool in _TASKS
@@ -184,7 +194,8 @@ _LISTS: Final = {
     "todo": ("todos", "todo", False),
 }
 _TASKS: Final = frozenset({"TaskCreate", "TaskUpdate", "TaskList", "TaskGet"})
-_PLANS: Final = {name.lower() for name in (*_LISTS, *_TASKS)}
+_PLANS: Final = frozenset(name.lower() for name in (*_LISTS, *_TASKS))
+_ANY_LIST: Final = "todo", "todos"  # what stands for a list that only its agent knows by name
 _PATHS: Final = ("file_path", "path", "notebook_path")
 _TASK_MADE: Final = expression(r"Task #(\w{1,64}) created")
 _TASK_LINE: Final = expression(r"#(?P<id>\w{1,64}) \[(?P<status>\w{1,32})\] (?P<subject>\S.*)")
@@ -194,12 +205,6 @@ _STATUS: Final = {
     **dict.fromkeys(("completed", "complete", "done", "finished", "resolved"), "done"),
     **dict.fromkeys(("cancelled", "canceled", "deleted", "dropped", "skipped"), "dropped"),
 }
-
-
-def learn(tool: str, field: str) -> None:
-    """Let the list that a tool holds in a field be known; what the table says stays."""
-    _LISTS.setdefault(tool, (field, tool, False))
-    _PLANS.add(tool.lower())
 
 
 def _string(value: Any) -> str:

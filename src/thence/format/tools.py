@@ -1,11 +1,12 @@
 """What a tool call does: its kind, its script, the files it touches, a line for people to read.
 
 Everything known of foreign tools stands here in tables; the functions only read them, so a new tool
-is one more name in a row. Agents add the names that only they have (`learn`).
+is one more name in a row. A `Toolbox` has these names and those that agents add. It judges a call
+once, when its session is stored or read; whoever asks later has the `Effect`, and needs no names.
 
 Invariants: nothing raises, whatever the shape of the arguments; time is linear, as far as shell
-reads a script; no files, no clock; no state but the names that agents add, of which none that is
-there changes. What is not evident is left out: a path held in a variable is no touch.
+reads a script; no files, no clock, no state. What is not evident is left out: a path held in a
+variable is no touch.
 
 Never here: how a call ended (see errors), test runs (see testruns), events (see derived_events),
 the reading of logs (see agents).
@@ -19,8 +20,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,6 +38,10 @@ SUMMARY_LIMIT = 120
 class Effect(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a call does: enough to compare and name it without its input."""
 
+    kind: str = ""
+    """The kind of its tool, as `TOOLS` has it; empty when it is none of these."""
+    argument: str = ""
+    """The argument that holds its script, path or list, where only its agent calls it so."""
     is_script: bool = False
     runner: str | None = None
     """The test runner that its script starts."""
@@ -73,10 +80,10 @@ TOOLS = (
 )
 # fmt: on
 """Kind of tool, and the names agents give it, lower case and without an MCP server's prefix."""
-_COMMANDS = ["command", "cmd"]
+_COMMANDS = ("command", "cmd")
 # fmt: off
-_PATHS = ["file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path",
-          "filepath"]
+_PATHS = ("file_path", "path", "target_file", "notebook_path", "filePath", "absolute_path",
+          "filepath")
 # fmt: on
 _OF_FILES = frozenset({"read", "write", "edit", "patch"})
 _CONTENTS = ("content", "contents", "file_text")
@@ -108,44 +115,111 @@ _MAY_TOUCH = expression(
 )
 
 
-class ToolAction(msgspec.Struct, frozen=True):
-    """What a call does: the script it runs, if any, and the files it touches."""
+class _Call(NamedTuple):
+    """A call as it was really made: its tool, of which kind that is, and its arguments."""
 
-    script: str | None
-    touches: list[Touch]
-
-    @property
-    def edits(self) -> bool:
-        """Whether it evidently changes a file."""
-        return any(touch.how != "read" for touch in self.touches)
-
-
-def action_of(tool: str, input: object) -> ToolAction:
-    """Return what a call does, found out once for all who ask; lines are not counted."""
-    return _action_of(*_unfold(tool, input))
+    tool: str
+    kind: str
+    args: object
+    commands: Sequence[str] = _COMMANDS
+    """Names of arguments that may hold a script."""
+    paths: Sequence[str] = _PATHS
+    """Names of arguments that may hold the path of a file."""
 
 
-def command(tool: str, input: object) -> str | None:
+class Toolbox(msgspec.Struct, frozen=True, dict=True):
+    """The names of tools that are known, and of their arguments."""
+
+    kinds: Mapping[str, str]
+    """Kinds of tools by their names, lower case and without an MCP server's prefix."""
+    commands: tuple[str, ...] = _COMMANDS
+    paths: tuple[str, ...] = _PATHS
+    lists: Mapping[str, str] = MappingProxyType({})
+    """Of tools that keep a list of todos the argument that holds it."""
+    own: Mapping[str, Toolbox] = MappingProxyType({})
+    """By agent the names that count for its sessions alone, and all others."""
+    agents: frozenset[str] = frozenset()
+    """The agents that are installed: only who knows an agent judges what its tools do anew."""
+
+    def with_names(
+        self,
+        tools: Mapping[str, Iterable[str]],
+        *,
+        commands: Iterable[str] = (),
+        paths: Iterable[str] = (),
+        lists: Mapping[str, str] | None = None,
+    ) -> Toolbox:
+        """Return one with more names, tools by kind; what this one says stays."""
+        more = {_name(name): kind for kind, names in reversed([*tools.items()]) for name in names}
+        new = {tool: argument for tool, argument in (lists or {}).items() if not self.kind(tool)}
+        return Toolbox(
+            MappingProxyType({**more, **self.kinds}),
+            tuple(dict.fromkeys((*self.commands, *commands))),
+            tuple(dict.fromkeys((*self.paths, *paths))),
+            MappingProxyType({**new, **self.lists}),
+        )
+
+    def of(self, agent: str) -> Toolbox:
+        """Return the names that count for the sessions of an agent."""
+        return self.own.get(agent, self)
+
+    @cached_property
+    def version(self) -> int:
+        """A hash, of 48 bits, of all that decides what a call is taken for."""
+        tables = sorted(self.kinds.items()), self.commands, self.paths, sorted(self.lists.items())
+        return int.from_bytes(blake2b(repr(tables).encode(), digest_size=6).digest())
+
+    def kind(self, tool: object) -> str:
+        """Name the kind of a tool as `TOOLS` has it; empty when it is none of these."""
+        return self.kinds.get(_name(tool), "")
+
+    def judge(self, tool: str, input: object, known: Effect | None = None) -> tuple[Effect, str]:
+        """Return what a call does, and one short line that says so to a human.
+
+        A tool that has no name here is what it is `known` to be from where it had one.
+        """
+        name, args = _unfold(tool, input)
+        call = _Call(name, self.kind(name), args, self.commands, self.paths)
+        argument = self.lists.get(name, "")
+        if not call.kind and known is not None:
+            call, argument = _known_call(known, tool, input), known.argument
+        script = _command(call)
+        touched = _touches(call, script)
+        argument = _argument(call, script, touched) or argument
+        line = _summary(call, script, touched)
+        touches = tuple((touch.path, touch.how) for touch in touched)
+        if script is not None:
+            runner = test_runner(script)
+            key = _retry_key("shell", runner or " ".join(script.split()))
+            return Effect(call.kind, argument, True, runner, touches, key), line  # noqa: FBT003
+        try:
+            key = _retry_key(f"{tool}", *(sorted(path for path, _ in touches) or [repr(input)]))
+        except RecursionError:  # nested deeper than Python follows: the same as nothing else
+            return Effect(call.kind, argument), line
+        return Effect(call.kind, argument, touches=touches, retry_key=key), line
+
+
+def command(effect: Effect, tool: str, input: object) -> str | None:
     """Return the script a shell tool was asked to run, or None if it is no shell tool's call."""
-    tool, args = _unfold(tool, input)
-    return _command(tool, _kind(tool), args)
+    return _command(_known_call(effect, tool, input))
 
 
-def touches(tool: str, input: object) -> list[Touch]:
+def touches(effect: Effect, tool: str, input: object) -> list[Touch]:
     """Return the files a call edits or reads, as far as its input alone makes that evident."""
-    return _action_of(*_unfold(tool, input), counts=True).touches
+    call = _known_call(effect, tool, input)
+    return list(_touches(call, _command(call), counts=True))
 
 
-def changes(tool: str, input: object) -> list[Change]:
+def changes(effect: Effect, tool: str, input: object) -> list[Change]:
     """Return what a call changes in files, as far as its input holds the very texts."""
-    tool, args = _unfold(tool, input)
-    kind = _kind(tool)
-    script = _command(tool, kind, args)
+    call = _known_call(effect, tool, input)
+    kind, args = call.kind, call.args
+    script = _command(call)
     if script is not None:
         return patches.changes_in(script) if "*** Begin Patch" in script else []
     if kind == "patch":
         return patches.changes_in(_patch_text(args) or "")
-    path = _pick(args, _PATHS)
+    path = _pick(args, call.paths)
     if kind not in _OF_FILES or not isinstance(args, dict) or not path:
         return []
     if (content := _pick(args, _CONTENTS)) is not None and _pick(args, _OLD) is None:
@@ -158,32 +232,43 @@ def changes(tool: str, input: object) -> list[Change]:
     ]
 
 
-def paths(tool: str, input: object) -> list[str]:
-    """Return the files a call edits or reads, by name."""
-    return [touch.path for touch in action_of(tool, input).touches]
+def _known_call(effect: Effect, tool: str, input: object) -> _Call:
+    """Return a call that was judged before."""
+    name, args = _unfold(tool, input)
+    if not effect.argument:
+        return _Call(name, effect.kind, args)
+    return _Call(name, effect.kind, args, (effect.argument,), (effect.argument,))
 
 
-def _action_of(tool: str, args: object, *, counts: bool = False) -> ToolAction:
-    kind = _kind(tool)
-    script = _command(tool, kind, args)
+def _argument(call: _Call, script: str | None, touched: Sequence[Touch]) -> str:
+    """Return the argument that holds the script or the path, if only an agent calls it so."""
+    usual, names = (_COMMANDS, call.commands) if script is not None else (_PATHS, call.paths)
+    args = call.args
+    if not (touched or script) or not isinstance(args, dict) or any(n in args for n in usual):
+        return ""
+    return next((name for name in names if name in args), "")
+
+
+def _touches(call: _Call, script: str | None, *, counts: bool = False) -> Sequence[Touch]:
     if script is not None:
-        return ToolAction(script, _shell_touches(script))
-    if kind == "search":
-        path = _pick(args, _PATHS)
-        return ToolAction(None, [Touch(path, "read")] if path and _FILE_NAME.search(path) else [])
-    return ToolAction(None, _file_touches(kind, args, counts=counts) if kind in _OF_FILES else [])
+        return _shell_touches(script)
+    if call.kind == "search":
+        path = _pick(call.args, call.paths)
+        return [Touch(path, "read")] if path and _FILE_NAME.search(path) else []
+    return _file_touches(call, counts=counts) if call.kind in _OF_FILES else []
 
 
-def _command(tool: str, kind: str, args: object) -> str | None:
+def _command(call: _Call) -> str | None:
+    kind, args = call.kind, call.args
     if kind != "shell" and not (
-        kind == "patch" and isinstance(args, dict) and _name(tool) == "exec"
+        kind == "patch" and isinstance(args, dict) and _name(call.tool) == "exec"
     ):
         return None
     if isinstance(args, dict):
         action = args.get("action")
         args = action if isinstance(action, dict) else args
         several = args.get("commands")
-        args = next((args[name] for name in _COMMANDS if name in args), None)
+        args = next((args[name] for name in call.commands if name in args), None)
         if args is None and isinstance(several, list):
             args = "\n".join(line for line in several if isinstance(line, str))
     elif isinstance(args, str) and args.lstrip()[:1] in ("{", "["):
@@ -193,14 +278,15 @@ def _command(tool: str, kind: str, args: object) -> str | None:
     return args if isinstance(args, str) and args.strip() else None
 
 
-def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
+def _file_touches(call: _Call, *, counts: bool) -> list[Touch]:
     """Return the files a tool for files touches; lines are counted only if somebody asks."""
+    kind, args = call.kind, call.args
     if kind == "patch":
         return _patch_touches(args)
     if kind == "read" and isinstance(args, dict) and isinstance(args.get("files"), list):
-        named = (_pick(file, _PATHS) for file in args["files"])
+        named = (_pick(file, call.paths) for file in args["files"])
         return [Touch(path, "read") for path in named if path]
-    path = _pick(args, _PATHS)
+    path = _pick(args, call.paths)
     if not isinstance(args, dict) or not path:
         return []
     verb = args.get("command")  # the text editor tool: one tool, its verb among the arguments
@@ -212,36 +298,17 @@ def _file_touches(kind: str, args: object, *, counts: bool) -> list[Touch]:
     return [_edit_touch(path, args) if counts else Touch(path, "edit")]
 
 
-def effect_of(tool: str, input: object) -> Effect:
-    """Return what a call does, as it is stored beside the call."""
-    action = action_of(tool, input)
-    touches = tuple((touch.path, touch.how) for touch in action.touches)
-    if action.script is not None:
-        runner = test_runner(action.script)
-        key = _retry_key("shell", runner or " ".join(action.script.split()))
-        return Effect(is_script=True, runner=runner, touches=touches, retry_key=key)
-    if touches:
-        return Effect(touches=touches, retry_key=_retry_key(tool, *sorted(p for p, _ in touches)))
-    try:
-        return Effect(retry_key=_retry_key(tool, repr(input)))
-    except RecursionError:  # nested deeper than Python follows: the same as nothing else
-        return Effect()
-
-
 def _retry_key(*parts: str) -> int:
     text = "\n".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=7).digest())
 
 
-def summary(tool: str, input: object) -> str:
+def _summary(call: _Call, script: str | None, touched: Sequence[Touch]) -> str:
     """Return one short line for a human: what the call did."""
-    tool, args = _unfold(tool, input)
-    kind = _kind(tool)
-    script = _command(tool, kind, args)
     if script is None:
-        touched = _file_touches(kind, args, counts=False) if kind in _OF_FILES else []
-        line = _describe_touches(touched) if touched else _describe_call(tool, args)
-    elif "*** Begin Patch" in script and (touched := _shell_touches(script)):
+        shown = touched if call.kind in _OF_FILES else ()
+        line = _describe_touches(shown) if shown else _describe_call(call)
+    elif "*** Begin Patch" in script and touched:
         line = _describe_touches(touched)
     else:
         line = "ran " + shell.without_heredocs(script)
@@ -252,7 +319,7 @@ def summary(tool: str, input: object) -> str:
     return line if len(line) <= SUMMARY_LIMIT else line[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _describe_touches(touched: list[Touch]) -> str:
+def _describe_touches(touched: Sequence[Touch]) -> str:
     verb = _VERBS[touched[0].how]
     if len(touched) == 1:
         return f"{verb} {touched[0].path}"
@@ -262,11 +329,11 @@ def _describe_touches(touched: list[Touch]) -> str:
     return f"{verb} {names}" + (f" and {len(touched) - 3} more" if touched[3:] else "")
 
 
-def _describe_call(tool: str, args: object) -> str:
+def _describe_call(call: _Call) -> str:
     """Say in words what a call of a tool that touches no file asks for."""
+    kind, args = call.kind, call.args
     what = _pick(args, ("pattern", "query", "url", "description", "prompt", "task")) or ""
     where = _pick(args, ("path", "dir_path", "target_directory", "dirpath", "directory_path")) or ""
-    kind = _kind(tool)
     if kind == "agent":
         return f"asked a subagent: {what}".rstrip(": ")
     if kind == "plan":
@@ -276,44 +343,25 @@ def _describe_call(tool: str, args: object) -> str:
     if kind == "search":
         return f"searched for {what}" + (f" in {where}" if where else "")
     asks = {"fetch": "fetched", "web": "searched the web for"}.get(kind)
-    return f"{asks} {what}" if asks else f"called {tool or 'a tool'}"
-
-
-def tool_kind(tool: str) -> str:
-    """Name the kind of a tool as `TOOLS` has it; empty when it is none of these."""
-    return _kind(tool)
-
-
-def learn(
-    tools: Mapping[str, Iterable[str]], *, commands: Iterable[str] = (), paths: Iterable[str] = ()
-) -> None:
-    """Let more names be known: tools by kind, arguments that hold scripts and paths of files.
-
-    What the tables here say stays. An agent is taught before its first record is read.
-    """
-    for kind, names in tools.items():
-        for name in names:
-            _KINDS.setdefault(_name(name), kind)
-    _COMMANDS.extend(name for name in commands if name not in _COMMANDS)
-    _PATHS.extend(name for name in paths if name not in _PATHS)
-    _short_kind.cache_clear()
-
-
-def _name(tool: object) -> str:
-    return tool.rsplit("__", 1)[-1].lower() if isinstance(tool, str) else ""
-
-
-_KINDS = {name: kind for kind, names in reversed(TOOLS) for name in names.split()}
-
-
-def _kind(tool: object) -> str:
-    short = isinstance(tool, str) and len(tool) < 100
-    return _short_kind(tool) if short else _KINDS.get(_name(tool), "")
+    return f"{asks} {what}" if asks else f"called {call.tool or 'a tool'}"
 
 
 @lru_cache(maxsize=1024)
-def _short_kind(tool: str) -> str:
-    return _KINDS.get(_name(tool), "")
+def _short_name(tool: str) -> str:
+    return tool.rsplit("__", 1)[-1].lower()
+
+
+def _name(tool: object) -> str:
+    """Return the name of a tool as tables have it."""
+    if not isinstance(tool, str):
+        return ""
+    return _short_name(tool) if len(tool) < 100 else tool.rsplit("__", 1)[-1].lower()
+
+
+BUILT_IN = Toolbox(
+    MappingProxyType({name: kind for kind, names in reversed(TOOLS) for name in names.split()})
+)
+"""The names that are known without any agent."""
 
 
 def _unfold(tool: object, input: object) -> tuple[str, object]:
@@ -381,28 +429,28 @@ def _patch_touches(args: object) -> list[Touch]:
     return [] if text is None else patches.touches_in(text)
 
 
-def _shell_touches(script: str) -> list[Touch]:
+def _shell_touches(script: str) -> tuple[Touch, ...]:
     """Return the files a script changes where that is evident: no variables, globs, temporaries."""
-    return list(_short_touches(script) if len(script) <= shell.SHORT else _script_touches(script))
+    return _short_touches(script) if len(script) <= shell.SHORT else _script_touches(script)
 
 
 @lru_cache(maxsize=4096)
-def _short_touches(script: str) -> list[Touch]:
+def _short_touches(script: str) -> tuple[Touch, ...]:
     return _script_touches(script)
 
 
-def _script_touches(script: str) -> list[Touch]:
+def _script_touches(script: str) -> tuple[Touch, ...]:
     if _MAY_TOUCH.search(script) is None:
-        return []
+        return ()
     touches: list[Touch] = []
     for words, writes in shell.steps(script):
         name = shell.program_name(words[0]) if words else ""
         if name in ("apply_patch", "applypatch"):
-            return patches.touches_in(script)
+            return tuple(patches.touches_in(script))
         if words[:1] != ["[["]:  # there `>` compares
             touches += (Touch(path, "edit" if appends else "add") for path, appends in writes)
         touches += _program_touches(name, words[1:])
-    return [touch for touch in touches if touch.path and not _UNCLEAR.search(touch.path)]
+    return tuple([touch for touch in touches if touch.path and not _UNCLEAR.search(touch.path)])
 
 
 def _program_touches(name: str, rest: list[str]) -> list[Touch]:

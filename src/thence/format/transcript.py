@@ -33,7 +33,7 @@ from thence.format.records import (
 )
 from thence.format.state import Domains
 from thence.format.state import SessionState as DomainState
-from thence.format.turn import TurnNow, turn_of
+from thence.format.turn import TurnNow, running_calls, turn_of
 
 if TYPE_CHECKING:
     from thence.format.todos import Step, Todo
@@ -179,10 +179,13 @@ class Transcript:
 
     def messages(self, orphans: repair.Orphans = "answer") -> repair.Mended:
         """Return the live chain as messages that the API accepts."""
+        reasons = repair.no_result_yet(running_calls(self.graph, self.turn()))
         if self.degraded is None:
             fields = (event.fields for event in self.chain() if event.type in MESSAGES)
-            return repair.mend(fields, orphans)
-        return repair.mend((m for event in self.chain() if (m := _lenient(event))), orphans)
+            return repair.mend(fields, orphans, reasons)
+        return repair.mend(
+            (m for event in self.chain() if (m := _lenient(event))), orphans, reasons
+        )
 
     @cached_property
     def pending(self) -> list[Todo]:

@@ -1,21 +1,44 @@
-"""The state of a session's last turn: running, waiting, interrupted or done.
+"""What a turn is, and the state of a session's last one: running, waiting, interrupted or done.
+
+A turn is a prompt of a human on the session's own live line, with all that follows it up to the
+next. What was copied from or stands in other sessions, discarded branches and subagents have none:
+the prompts there are called prompts.
 
 A log alone cannot tell a running turn from one whose process died: both end in a call without a
 result. Whoever knows whether the writer still lives says so with `alive`; without that an open
-turn counts as running until the log says otherwise. A torn last line is a second flag beside the
-state, never a replacement for it.
+turn counts as running until the log says otherwise, and what people read is decided by
+`memory.session_status`. A torn last line is a second flag beside the state, never a replacement
+for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any, Protocol
 
 import msgspec
 
-from thence.format.graph import Graph
+from thence.format.graph import Graph, State
 from thence.format.nodes import Is, Node
 
 _RESTS = Is.ENDS | Is.INTERRUPTS
+
+
+class BilledRecord(Protocol):
+    """What of a record tells whether a reply was billed: of one that is read, or is stored."""
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """What it says, part by part."""
+
+    @property
+    def channel(self) -> str:
+        """Whose record it is."""
+
+    @property
+    def usage(self) -> object:
+        """What it says was billed."""
 
 
 class TurnState(StrEnum):
@@ -24,7 +47,14 @@ class TurnState(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
     INTERRUPTED = "interrupted"
+    ANSWERED = "answered"
+    """The last reply is complete, but nothing says that the turn is over: done if nobody goes on.
+
+    Some clients leave before they write that."""
     DONE = "done"
+
+
+_GOING_ON = (TurnState.RUNNING, TurnState.WAITING)
 
 
 class TurnNow(msgspec.Struct, frozen=True):
@@ -37,8 +67,19 @@ class TurnNow(msgspec.Struct, frozen=True):
     """Place of the event that decided it; None in an empty session."""
 
 
-def turn_of(graph: Graph, *, torn: bool = False, alive: bool | None = None) -> TurnNow:
-    """Tell the state of the last turn on the live line."""
+def begins_turn(node: Node, state: State) -> bool:
+    """Return whether a turn of the session begins with a record."""
+    return bool(node.flags & Is.PROMPT) and state in (State.LIVE, State.ORPHANED)
+
+
+def turn_of(
+    graph: Graph,
+    *,
+    torn: bool = False,
+    alive: bool | None = None,
+    records: Sequence[BilledRecord] = (),
+) -> TurnNow:
+    """Tell the state of the last turn on the live line; `records` are those of the graph."""
     end = _last_said(graph)
     if end is None:
         return TurnNow(TurnState.DONE, torn)
@@ -47,9 +88,30 @@ def turn_of(graph: Graph, *, torn: bool = False, alive: bool | None = None) -> T
     state = _state(graph.nodes[end], open_calls=bool(calls), waits=waits)
     if graph.nodes[end].flags & Is.SYNTHETIC and not alive:
         closed = True  # a repair answered for a writer that was gone
-    if state in (TurnState.RUNNING, TurnState.WAITING) and (closed or alive is False):
+    if state is TurnState.RUNNING and not calls and _is_complete(records[end:]):
+        state = TurnState.DONE if closed or alive is False else TurnState.ANSWERED
+    if state in _GOING_ON and (closed or alive is False):
         state = TurnState.INTERRUPTED
     return TurnNow(state, torn, calls, end)
+
+
+def _is_complete(records: Sequence[BilledRecord]) -> bool:
+    """Whether the first of these records ends a reply that was billed after it was written."""
+    if not records or records[0].blocks[-1].kind != "assistant_msg":
+        return False
+    return any(r.usage and r.channel == records[0].channel for r in records[1:])
+
+
+def running_calls(graph: Graph, turn: TurnNow) -> tuple[str, ...]:
+    """Return the calls that may still run: open in a turn that goes on, after the last prompt."""
+    calls = turn.open_calls if turn.state in _GOING_ON else ()
+    late: set[str] = set()
+    for place in reversed(graph.chain(boundaries=False)) if calls else ():
+        node = graph.nodes[place]
+        if node.flags & Is.PROMPT:
+            break
+        late.update(node.calls)
+    return tuple(call for call in calls if call in late)
 
 
 def _last_said(graph: Graph) -> int | None:

@@ -10,6 +10,7 @@ known        which events an open session has, while others write to it
 reader       a session read back from its end, for going on
 segments     the bytes of one session, whatever files they lie in
 run          the same, open for appending: on to the next segment over the cap
+beginnings   how a log begins: with its header in it, or not at all
 batches      a session as a list of another program's records, for the bridges
 cleanup      which sessions go and which segments are sealed; only when asked
 history      every prompt of the machine, for Up-arrow
@@ -23,6 +24,8 @@ idle         when nobody says anything any more
 ids          ids and times for new events
 tools        the journal as tools for an agent
 signals      what is open brought to the disk when the process is told to end
+arguments    what callers pass, checked; errors that say the right form
+messages     user, assistant, tool_result: messages recorded by name
 aio          a session for harnesses with an event loop
 """
 

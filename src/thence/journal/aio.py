@@ -20,7 +20,8 @@ from typing import Any, Self, TypeVar
 from thence.errors import NotAppendable
 from thence.format.records import JSON
 from thence.format.repair import ApiMessage
-from thence.journal.session import Receipt, Session
+from thence.journal.arguments import Content
+from thence.journal.session import Receipt, Session, TurnText
 
 T = TypeVar("T")
 
@@ -45,7 +46,23 @@ class AsyncSession:
         """Append one event; `options` are those of `Session.record`."""
         return await self.run(self.session.record, kind, payload, **options)
 
-    async def flush(self, *, state: str = "done") -> None:
+    async def user(self, content: Content) -> Receipt:
+        """Record what the user said."""
+        return await self.run(self.session.user, content)
+
+    async def assistant(self, content: Content, **about: Any) -> Receipt:
+        """Record what the model said; `about` is that of `Session.assistant`."""
+        return await self.run(self.session.assistant, content, **about)
+
+    async def tool_result(self, call_id: str, content: Content, *, failed: bool = False) -> Receipt:
+        """Record what a tool returned for a call."""
+        return await self.run(self.session.tool_result, call_id, content, failed=failed)
+
+    async def refresh(self) -> bool:
+        """Read what other writers appended; whether the tip is another one now."""
+        return await self.run(self.session.refresh)
+
+    async def flush(self, *, state: TurnText = "done") -> None:
         """End a turn: everything is on the disk when this returns."""
         await self.run(self.session.flush, state=state)
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from thence.errors import NotAppendable
 from thence.format import codec
 from thence.format.records import INTERNAL, JSON, Event, is_permission
+from thence.journal.arguments import check_value, line_of
 from thence.journal.ids import now_text, uuid7
 from thence.journal.segmented_log import AppendedBytes, SegmentedLog
 from thence.journal.segments import HEADER_BYTES, Segments, last_modified, parts_of, sessions_in
@@ -216,6 +216,7 @@ class Batches:
             for entry in entries:
                 uuid = entry.uuid or uuid7()
                 if uuid not in self.links:
+                    check_value(entry.payload)  # the rest is for its program to judge
                     new.setdefault(uuid, entry)
             if new:
                 self._write(self._link_events(new))
@@ -246,12 +247,7 @@ class Batches:
             self._write([Event("tip", now_text(), uuid7(), target, payload)])
 
     def _write(self, events: list[Event]) -> None:
-        lines = [codec.encode(event) for event in events]
-        if max(map(len, lines)) > codec.LINE_LIMIT:
-            raise NotAppendable(
-                f"a record of {max(map(len, lines)):,} bytes is longer than any reader follows",
-                hint=f"keep records below {codec.LINE_LIMIT >> 20} MB",
-            )
+        lines = [line_of(event) for event in events]
         run = self._run
         self._wrote = True
         if run is None:

@@ -26,7 +26,7 @@ from typing import Self
 
 import msgspec
 
-from thence.errors import ThenceError
+from thence.errors import ThenceError, remedy
 from thence.journal.log import DISK, Disk, make_folder, sync_folder
 
 BLOCK_BYTES = 1 << 20
@@ -39,6 +39,8 @@ READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
+_NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
 _KEY = re.compile(r"[0-9a-f]{64}")
 _SCRATCH = re.compile(r"\.thence-[0-9a-f]{32}\.tmp")
 
@@ -46,6 +48,11 @@ _SCRATCH = re.compile(r"\.thence-[0-9a-f]{32}\.tmp")
 def is_key(text: str) -> bool:
     """Whether a text has the form of our hashes, the only names that are ever opened."""
     return _KEY.fullmatch(text) is not None
+
+
+def is_scratch(name: str) -> bool:
+    """Whether a name is one that a file has before it is whole."""
+    return _SCRATCH.fullmatch(name) is not None
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -82,13 +89,46 @@ class Scratch:
 
         The entry in the folder is durable once the folder has been synced.
         """
+        self.finish(mode=mode)
+        self.rename(name)
+
+    def finish(self, *, mode: int = 0o600, durable: bool = True) -> None:
+        """Bring the bytes to the disk, if they are to be durable, before they have a name."""
         if os.fstat(self.handle).st_size != self._size:  # a write said more than it did
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         os.fchmod(self.handle, mode)
-        self._disk.fsync(self.handle)
+        if durable:
+            self._disk.fsync(self.handle)
+
+    def rename(self, name: str) -> None:
+        """Take a name, in place of what had it."""
         if self._name is not None:
             os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._name = None
+
+    def link(self, name: str) -> bool:
+        """Take a name if it is free; whether it was. The scratch name goes at the end."""
+        with contextlib.suppress(OSError):  # no locks here; whoever opens it must not find it held
+            fcntl.flock(self.handle, fcntl.LOCK_UN)
+        try:
+            os.link(self._name or name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._rename_to_free(name)
+        return True
+
+    def _rename_to_free(self, name: str) -> bool:
+        """The same where the file system knows no links: one at a time looks, then renames."""
+        with locked(self._folder):
+            try:
+                os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+            except FileNotFoundError:
+                self.rename(name)
+                return True
+            return False
 
     def __enter__(self) -> Self:
         return self
@@ -103,11 +143,22 @@ class Scratch:
                 os.unlink(self._name, dir_fd=self._folder)
 
 
+@contextlib.contextmanager
+def locked(folder: int) -> Iterator[None]:
+    """Hold the lock of an open folder, for which others wait. A process that dies lets go of it."""
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # closing the folder lets go of it as well
+            fcntl.flock(folder, fcntl.LOCK_UN)
+
+
 def tidy(folder: int, *, disk: Disk = DISK) -> None:
     """Remove what killed writers left in an open folder. Only space is at stake: never fails."""
     with contextlib.suppress(OSError):  # tidying is a courtesy; the next one tries again
         oldest = time.time() - LEFTOVER_AGE_S
-        names = [name for name in os.listdir(folder) if _SCRATCH.fullmatch(name)]
+        names = [name for name in os.listdir(folder) if is_scratch(name)]
         for name in names:
             with contextlib.suppress(OSError):  # another process removed it, or writes it
                 _remove_leftover(folder, name, oldest, disk)
@@ -257,7 +308,7 @@ class Blobs:
     def _cannot_write(self, error: OSError) -> ThenceError:
         return ThenceError(
             f"cannot write to {self.folder.name}: {error.strerror or error}",
-            hint="nothing was changed; free space or repair the disk, then try again",
+            hint=f"nothing was changed; {remedy(error)}, then try again",
         )
 
     def _cannot_read(self, why: str, key: str = "") -> ThenceError:

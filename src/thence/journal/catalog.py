@@ -2,21 +2,34 @@
 
 Only names and the first and last bytes of files are looked at. Invariants: an id that is no name
 leads nowhere; a prefix finds a session only if it is the only one; a session counts by the first
-of its segments that is there.
+of its segments that is there; a file that was never begun is none. An id belongs to one session
+of the home: who begins one under an id of its own holds the lock of the home meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
 
-from thence.errors import SessionNotFound
+from thence.errors import Conflict, NotAppendable, SessionNotFound, remedy
 from thence.format import codec, layout
 from thence.format.records import blocks, text_of
+from thence.journal.blobs import FOLDER, locked
+from thence.journal.ids import checked_id
 from thence.journal.reader import head
-from thence.journal.segments import Segments, last_modified, names_in, parts_of, sessions_in
+from thence.journal.segments import (
+    Segments,
+    is_begun,
+    last_modified,
+    names_in,
+    parts_of,
+    sessions_in,
+)
 
 ANCESTORS = 8
 """How many sessions back a list looks for a title and for the first prompt."""
@@ -69,11 +82,63 @@ class Catalog:
         """
         if not layout.is_id(session):
             return []
-        folders = self._folders(None)
         name = layout.Segment(session).name
-        plain = [path for folder in folders if (path := folder / name).is_file()]
-        others = (parts_of(folder, session)[:1] for folder in folders) if not plain else ()
-        return plain or [path for first in others for path in first if _is_file(path)]
+        plain = [path for path in self._named(name) if path.is_file() and _is_session(path)]
+        folders = self._folders(None) if not plain else ()
+        others = (parts_of(folder, session)[:1] for folder in folders)
+        return plain or [path for first in others for path in first if _is_session(path)]
+
+    def _named(self, *names: str, of_home: bool = False) -> list[Path]:
+        """Return the files that have one of these names, of all projects that we look into.
+
+        Only the projects are listed. Texts are joined here: paths take as long as the system.
+        """
+        every, folders = self.root / layout.SESSIONS, ["."]
+        if self.local is not None and not of_home:
+            every = self.folder(None)
+        else:
+            folders = names_in(every)
+        ends = [f"{folder}{os.sep}{name}" for folder in folders for name in names]
+        start = f"{every}{os.sep}"
+        return [every / end for end in ends if os.access(start + end, os.F_OK)]
+
+    @contextlib.contextmanager
+    def claimed(self, session: str, folder: Path) -> Iterator[None]:
+        """Keep others from beginning a session of this id in the home; a `Conflict` if it is there.
+
+        It is to be begun in a project's folder. A journal inside a project shares the ids of the
+        home: history, checkpoints and notes of both lie there by id.
+
+        Two names are looked for in each project: a list of ids would have to be kept true.
+        """
+        with contextlib.ExitStack() as stack:
+            for place in dict.fromkeys((folder.parent, self.root / layout.SESSIONS)):
+                if not place.is_dir():
+                    continue
+                try:
+                    handle = os.open(place, FOLDER)
+                except OSError as error:
+                    raise NotAppendable(
+                        f"cannot look into {place}: {error.strerror or error}",
+                        hint=f"nothing was changed; {remedy(error)}, then try again",
+                    ) from error
+                stack.callback(os.close, handle)
+                with contextlib.suppress(OSError):  # no locks of folders here, as in some networks
+                    stack.enter_context(locked(handle))
+            path = self._holder_of(session, folder)
+            if path is not None:
+                raise Conflict(
+                    f"session {session} exists, in {_project_of(path)}",
+                    hint="resume it, or give another id; create_or_resume does either",
+                )
+            yield
+
+    def _holder_of(self, session: str, folder: Path) -> Path | None:
+        """Return the file by which an id is taken: of a plain, a sealed or a rolled session."""
+        name = layout.Segment(session).name
+        rolled = parts_of(folder, session)[:1]  # of which the first segment may be lost
+        taken = chain(rolled, self._named(name, f"{name}.zst", of_home=True))
+        return next((path for path in taken if _is_session(path)), None)
 
     def find(self, session: str | None, project: str | None) -> Path:
         """Find one session by id, by unique prefix, or the latest."""
@@ -82,29 +147,36 @@ class Catalog:
             if not latest:
                 raise SessionNotFound("no session yet", hint="create one first")
             return latest[0].path
+        checked_id(session, SessionNotFound)
         if project is None and len(exact := self._exact(session)) == 1:
             return exact[0]
         paths = [parts[0] for parts in self._parts(project)]
         matches = [path for path in paths if path.name.startswith(session)]
-        named = [path for path in matches if path.name.startswith(f"{session}.")]
-        if len(named or matches) == 1:
-            return (named or matches)[0]
+        named = [path for path in matches if name_of(path) == session]
+        sessions = [path for path in named or matches if _is_session(path)]
+        if len(sessions) == 1:
+            return sessions[0]
         if not matches:
+            raise SessionNotFound(f"no session {session}", hint="journal.sessions() lists them")
+        if not sessions:
             raise SessionNotFound(
-                f"no session {session[:64]}", hint="journal.sessions() lists them"
+                f"session {name_of(matches[0])} was never begun: its file has no whole header",
+                hint="create it under this id; `thence store gc` removes the file",
             )
-        names = ", ".join(path.name[:13] for path in matches[:5])
-        raise SessionNotFound(
-            f"{session[:64]} names {len(matches)} sessions: {names}",
-            hint="give more characters of the id",
-        )
+        names = ", ".join(path.name[:13] for path in sessions[:5])
+        hint = "give more characters of the id"
+        if named:
+            names = ", ".join(f"{session} in {_project_of(path)}" for path in sessions[:5])
+            hint = "say which with project=…"
+        raise SessionNotFound(f"{session} names {len(sessions)} sessions: {names}", hint=hint)
 
     def sessions(self, project: str | None = None, *, limit: int = 20) -> list[SessionEntry]:
         """List sessions, newest first, from the first and last bytes of their files."""
         paths = [(last_modified(parts) or 0.0, parts[0]) for parts in self._parts(project)]
         paths.sort(key=lambda pair: (pair[0], pair[1].name), reverse=True)
         known: dict[str, SessionEntry] = {}
-        listed = [_read_entry(path, when) for when, path in paths[:limit]]
+        entries = (_read_entry(path, when) for when, path in paths)
+        listed = list(islice((entry for entry in entries if entry is not None), max(limit, 0)))
         known.update((entry.session_id, entry) for entry in listed)
         return [self._with_past(entry, known) for entry in listed]
 
@@ -120,9 +192,10 @@ class Catalog:
                 break
             if name not in known:
                 path = self.path_of(name)
-                if path is None:
+                entry = _read_entry(path, 0.0) if path is not None else None
+                if entry is None:
                     break
-                known[name] = _read_entry(path, 0.0)
+                known[name] = entry
             above = known[name]
             title, first = title or above.title, above.first_prompt or first
         return msgspec.structs.replace(listed, title=title, first_prompt=first)
@@ -152,10 +225,29 @@ def _is_file(path: Path) -> bool:
     return path.is_file() or path.with_name(f"{path.name}.zst").is_file()
 
 
-def _read_entry(path: Path, modified: float) -> SessionEntry:
-    """Tell a session from the head and the tail of its file."""
+def _is_session(path: Path) -> bool:
+    """Whether a file is the first segment of a session that was begun."""
+    if not _is_file(path):
+        return False
+    with Segments([path]) as file:
+        if file.is_begun:
+            return True
+    return is_begun(path.parent, name_of(path))  # its later segments may be there
+
+
+def _project_of(path: Path) -> str:
+    """Name the project of a session for the eye: the folder it worked in, if its header says so."""
+    with Segments([path]) as file:
+        header = head(file).header
+    return header.cwd if header is not None and header.cwd else path.parent.name
+
+
+def _read_entry(path: Path, modified: float) -> SessionEntry | None:
+    """Tell a session from the head and the tail of its file; None when it was never begun."""
     name = name_of(path)
     with Segments(parts_of(path.parent, name)) as segments:
+        if not segments.is_begun:
+            return None
         header = head(segments).header
         tail = segments.read(max(0, segments.size - (64 << 10)), segments.size)
         first = _first_prompt(segments.read(0, 64 << 10))

@@ -29,7 +29,7 @@ from typing import Literal, NoReturn
 
 import msgspec
 
-from thence.errors import ThenceError
+from thence.errors import ThenceError, remedy
 from thence.format.records import JSON
 from thence.journal.blobs import FOLDER, READ, Blobs, Moving, Scratch, stamp, steady, tidy
 from thence.journal.log import DISK, Disk
@@ -47,7 +47,6 @@ What = Literal["write", "remove", "mode", "leave", "cannot"]
 MAKING: tuple[What, ...] = ("remove", "write", "mode")
 """What a rewind does, in the order it does it."""
 
-_AGAIN = "nothing was done to it; see what else uses the file or the disk, then try again"
 _INSIDE = "a checkpoint covers regular files inside the workspace, reached without links"
 
 
@@ -249,7 +248,10 @@ def _name_failing_file(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ThenceError(f"{_shown(path)}: {error.strerror or error}", hint=_AGAIN) from error
+        raise ThenceError(
+            f"{_shown(path)}: {error.strerror or error}",
+            hint=f"nothing was done to it; {remedy(error)}, then try again",
+        ) from error
 
 
 # -- checkpoints ----------------------------------------------------------------------------
@@ -287,7 +289,10 @@ class Checkpoints:
                     return SavedFile(path, None, None, 0, "absent")
                 blob = self._blobs.add(self._workspace.blocks(path, *opened))
                 return SavedFile(path, blob.hash, opened[1].st_mode & 0o777, blob.size, "file")
-        raise ThenceError(f"{_shown(path)} changes while it is read", hint=_AGAIN)
+        raise ThenceError(
+            f"{_shown(path)} changes while it is read",
+            hint="nothing was done to it; see what else writes it, then try again",
+        )
 
     # -- the way back -------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -27,18 +28,26 @@ from typing import Literal
 
 import msgspec
 
+from thence import system
 from thence.errors import NotReadable, SessionBusy
 from thence.format import layout
+from thence.format.figures import size, size_limit
+from thence.journal.blobs import LEFTOVER_AGE_S, is_scratch
 from thence.journal.log import DISK, sync_folder
 from thence.journal.reader import head
 from thence.journal.segmented_log import MAX_SEGMENT_BYTES
-from thence.journal.segments import Segments, sessions_in
+from thence.journal.segments import Segments, names_in, sessions_in
 
 MAX_SESSIONS = 100
 """Lineages of one project that are kept."""
 
+NEVER_BEGUN = "it was never begun: the file has no whole header"
+
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BLOCK_BYTES = 1 << 20
+
+_GLANCE_S = 0.002
+"""Seconds after which whoever only asks whether a log is in use has let go of it."""
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
@@ -63,13 +72,16 @@ class SessionFiles(msgspec.Struct, frozen=True):
     running: bool = False
     beside: tuple[Path, ...] = ()
     """Its side files and folders: sidechains, spill, checkpoints."""
+    begun: bool = True
+    """Whether anything stands in its file; if not, it never was a session."""
 
 
 class CleanupStep(msgspec.Struct, frozen=True):
     """What is to become of a session, of one of its segments or of a file of prompts, and why."""
 
-    what: Literal["remove", "seal", "keep", "prune"]
-    """To prune is to remove a file of the history that was rolled over long ago."""
+    what: Literal["remove", "seal", "keep", "prune", "clear"]
+    """To prune is to remove a file of the history that was rolled over long ago, to clear one that
+    a killed process left and that holds nothing."""
     files: SessionFiles
     reason: str
     segment: SegmentFile | None = None
@@ -86,15 +98,19 @@ class CleanupStep(msgspec.Struct, frozen=True):
 def inventory(root: Path, *, local: Path | None = None) -> list[SessionFiles]:
     """List all sessions of a home, or those local to a project. Changes nothing."""
     sessions = root / layout.SESSIONS
-    folders = sorted(sessions.glob("*")) if local is None else [local / layout.LOCAL_SESSIONS]
+    folders = [sessions / name for name in names_in(sessions)]
+    sides, spill = [], []
+    if local is not None:  # a clone may bring links, which would lead out of the project
+        folders, sides, spill = (
+            [path for path in [local / name] if not path.is_symlink()]
+            for name in (layout.LOCAL_SESSIONS, layout.LOCAL_SIDECHAINS, layout.LOCAL_SPILL)
+        )
+    shared = _by_session(sides[0]) if sides else {}
     out: list[SessionFiles] = []
     for folder in folders:
-        shared = _by_session(local / layout.LOCAL_SIDECHAINS) if local is not None else {}
         for session, paths in sessions_in(folder).items():
             with contextlib.suppress(FileNotFoundError):  # another clean-up was as quick
-                beside = shared.get(session, [])
-                if local is not None:
-                    beside = [*beside, local / layout.LOCAL_SPILL / session]
+                beside = [*shared.get(session, []), *(path / session for path in spill)]
                 out.append(_inspect_session(root, session, paths, beside))
     return out
 
@@ -106,7 +122,9 @@ def _inspect_session(
     side = (root / layout.SIDECHAINS / session).glob("*.jsonl")
     logs = [*(path for path in children if path.suffix == ".jsonl"), *side]
     with Segments(paths) as segments:
-        header = head(segments).header
+        header, begun = head(segments).header, segments.is_begun
+    if not begun:  # what lies beside it is another's, who has this id
+        beside, logs = [], []
     stats = [(path, path.stat(follow_symlinks=False)) for path in paths]
     files = [_file(path, status.st_size) for path, status in stats]
     origin = header.resumed_from if header is not None else None
@@ -119,7 +137,41 @@ def _inspect_session(
         segments=tuple(files),
         running=any(file.running for file in files) or any(is_held(path) for path in logs),
         beside=tuple(path for path in beside if path.exists()),
+        begun=begun,
     )
+
+
+def leftovers(root: Path, *, local: Path | None = None, now: float) -> list[CleanupStep]:
+    """Find what killed processes left beside the sessions: scratch names, empty sidechains."""
+    if local is not None:
+        main, sides = [local / layout.LOCAL_SESSIONS], [local / layout.LOCAL_SIDECHAINS]
+    else:
+        main = sorted((root / layout.SESSIONS).glob("*"))
+        sides = sorted((root / layout.SIDECHAINS).glob("*"))
+    files = [folder / name for folder in main for name in names_in(folder) if is_scratch(name)]
+    files += [folder / name for folder in sides for name in names_in(folder)]
+    out = []
+    for path in files:
+        with contextlib.suppress(OSError):  # gone since it was listed, or no file of ours
+            status = path.stat(follow_symlinks=False)
+            why = _why_left(path, status, now - LEFTOVER_AGE_S)
+            if why is not None and not is_held(path):
+                left = SegmentFile(1, path, status.st_size)
+                place = (path.name, path.parent.name, status.st_size, status.st_mtime)
+                out.append(CleanupStep("clear", SessionFiles(*place, begun=False), why, left))
+    return out
+
+
+def _why_left(path: Path, status: os.stat_result, oldest: float) -> str | None:
+    """Say why a file holds nothing; None when it may hold something, or somebody is at it now."""
+    if is_scratch(path.name):
+        return "a killed process left it" if status.st_mtime < oldest else None
+    return NEVER_BEGUN if path.suffix == ".jsonl" and not _is_begun(path) else None
+
+
+def _is_begun(path: Path) -> bool:
+    with Segments([path]) as file:
+        return file.is_begun
 
 
 _BESIDE = (layout.SIDECHAINS, layout.SPILL, layout.CHECKPOINTS)
@@ -140,6 +192,24 @@ def is_held(path: Path) -> bool:
         return True
     except FileNotFoundError:
         return False
+
+
+def writer_of(path: Path) -> str:
+    """Say which other process has a log open for writing, and when it was written; else empty."""
+    try:
+        for _ in range(2):
+            if not is_held(path):
+                return ""
+            time.sleep(_GLANCE_S)  # whoever only asks whether it is in use holds it for a moment
+        age_s = max(0, round(time.time() - path.stat().st_mtime))
+    except OSError:  # sealed meanwhile, or nobody can tell
+        return ""
+    holders = system.lock_holders(path)
+    others = [pid for pid in holders if pid != os.getpid()]
+    if holders and not others:
+        return ""
+    who = f"pid {others[0]}" if others else "another process"
+    return f"{who} has the session open; last written {age_s} s ago"
 
 
 def _by_session(folder: Path) -> dict[str, list[Path]]:
@@ -165,10 +235,14 @@ def plan(
 ) -> list[CleanupStep]:
     """Decide what goes, what is sealed and what stays. Pure; the same whatever the order."""
     by_project: dict[str, list[list[SessionFiles]]] = {}
-    for lineage in lineages(sessions):
+    for lineage in lineages(member for member in sessions if member.begun):
         by_project.setdefault(lineage[-1].project, []).append(lineage)
     removed: list[CleanupStep] = []
-    others: list[CleanupStep] = []
+    others = [
+        CleanupStep("clear", each, NEVER_BEGUN, each.segments[0])
+        for each in sessions
+        if not (each.begun or each.running)
+    ]
     for project in sorted(by_project):
         candidates = by_project[project]
         over = max(0, len(candidates) - max_sessions)
@@ -248,9 +322,8 @@ def _keep_and_seal(
         if file.number < session.segments[-1].number:
             yield CleanupStep("seal", session, "the session went on in a later segment", file)
         elif file.size > max_bytes and not session.running:
-            yield CleanupStep(
-                "seal", session, f"{file.size:,} bytes, the cap is {max_bytes:,}", file
-            )
+            taken, cap = size(file.size, max_bytes), size_limit(max_bytes)
+            yield CleanupStep("seal", session, f"{taken}, the cap is {cap}", file)
 
 
 def _age(seconds: float) -> str:
@@ -269,7 +342,17 @@ def apply(steps: Iterable[CleanupStep], *, dry_run: bool = False) -> list[Cleanu
             remove(step.files)
         elif step.what == "seal" and step.segment is not None:
             seal(step.segment.path)
+        elif step.what == "clear" and step.segment is not None:
+            _clear(step.segment.path)
     return wanted
+
+
+def _clear(path: Path) -> None:
+    """Remove a file that holds nothing, unless somebody came to it meanwhile."""
+    with contextlib.suppress(FileNotFoundError, SessionBusy), _lock_out_writers(path) as handle:
+        if _is_still(path, handle) and (is_scratch(path.name) or not _is_begun(path)):
+            path.unlink()
+            sync_folder(path.parent)
 
 
 def remove(session: SessionFiles) -> None:
@@ -283,7 +366,8 @@ def remove(session: SessionFiles) -> None:
             raise SessionBusy(
                 f"somebody wrote {session.session} since clean-up looked", hint="clean up again"
             )
-        for path in session.beside:
+        second = [link for path in _logs(session) for link in _scratch_links(path)]
+        for path in [*session.beside, *second]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -293,6 +377,23 @@ def remove(session: SessionFiles) -> None:
             (folder / name).unlink(missing_ok=True)
         for changed in {folder, *(path.parent for path in session.beside)}:
             sync_folder(changed)
+
+
+def named_sessions(root: Path, projects: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield the sessions that files of a home, and of projects, are named after, each with one."""
+    journals = (project / layout.LOCAL_SESSIONS for project in projects)
+    for folder in (*(root / layout.SESSIONS).glob("*"), *journals):
+        yield from ((session, paths[0]) for session, paths in sessions_in(folder).items())
+    for name in _BESIDE:
+        yield from ((path.name, path) for path in (root / name).glob("*"))
+
+
+def remove_side_files(root: Path, session: str) -> None:
+    """Remove what lies beside a session of which no log is there."""
+    for name in _BESIDE if layout.is_id(session) else ():
+        path = root / name / session
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
 
 def _last_first(name: str) -> tuple[int, str]:
@@ -305,6 +406,15 @@ def _logs(session: SessionFiles) -> list[Path]:
     main = [file.path for file in session.segments if not file.sealed]
     sides = [p for at in session.beside for p in ([at] if at.is_file() else at.glob("*.jsonl"))]
     return [path for path in [*main, *sides] if path.suffix == ".jsonl" and path.exists()]
+
+
+def _scratch_links(path: Path) -> list[Path]:
+    """Return the scratch names by which a log is there a second time, after a kill."""
+    here = path.stat()
+    if here.st_nlink < 2:
+        return []
+    names = [path.with_name(name) for name in names_in(path.parent) if is_scratch(name)]
+    return [each for each in names if each.stat(follow_symlinks=False).st_ino == here.st_ino]
 
 
 def _belongs(name: str, session: str) -> bool:

@@ -35,10 +35,11 @@ from pathlib import Path
 
 import msgspec
 
-from thence.errors import NotAppendable
+from thence.errors import NotAppendable, remedy
 from thence.format.codec import LINE_LIMIT, RawRecord, objects
 from thence.format.layout import HISTORY, rollover, rollover_of
 from thence.format.records import JSON, Notice, Skipped, time_text
+from thence.journal.arguments import Count, Text, checked
 from thence.journal.cleanup import CleanupStep, SessionFiles
 from thence.journal.log import DISK, Disk, Log, make_folder, sync_folder
 
@@ -84,6 +85,7 @@ class Prompt(msgspec.Struct, frozen=True):
     offset: int
 
 
+@checked
 class History:
     """The prompts of the machine. Use from any number of threads and processes."""
 
@@ -111,7 +113,7 @@ class History:
 
     # -- adding -------------------------------------------------------------------------
 
-    def add(self, prompt: str, *, session_id: str, project: str | None = None) -> int:
+    def add(self, prompt: Text, *, session_id: Text, project: Text | None = None) -> int:
         """Keep a prompt, durable from the next `sync` on, and give its offset in its file."""
         if not self._enabled:
             return NOWHERE
@@ -180,7 +182,7 @@ class History:
     def _error(self, doing: str, error: OSError) -> NotAppendable:
         return NotAppendable(
             f"cannot {doing} the history in {self.folder}: {error.strerror or error}",
-            hint="make the folder writable; stored data is safe",
+            hint=f"stored data is safe; {remedy(error)}, then try again",
         )
 
     def sync(self) -> None:
@@ -362,21 +364,21 @@ class History:
     # -- reading ------------------------------------------------------------------------
 
     def recent(
-        self, limit: int = 50, *, project: str | None = None, session_id: str | None = None
+        self, limit: Count = 50, *, project: Text | None = None, session_id: Text | None = None
     ) -> list[Prompt]:
         """Return the last prompts, newest first, of one project or session if asked."""
         with contextlib.closing(self._prompts()) as prompts:
             of_project = (p for p in prompts if project in (None, p.project))
             wanted = (p for p in of_project if session_id in (None, p.session_id))
-            return list(islice(wanted, max(limit, 0)))
+            return list(islice(wanted, limit))
 
-    def read(self, limit: int = 50, *, reverse: bool = True) -> list[dict[str, JSON]]:
+    def read(self, limit: Count = 50, *, reverse: bool = True) -> list[dict[str, JSON]]:
         """Return prompts as plain objects: the newest first, or from the very first on."""
         names = ("prompt", "ts", "session_id", "offset")
         with contextlib.closing(self._prompts(reverse=reverse)) as prompts:
-            return [{n: getattr(p, n) for n in names} for p in islice(prompts, max(limit, 0))]
+            return [{n: getattr(p, n) for n in names} for p in islice(prompts, limit)]
 
-    def search(self, text: str, *, prefix: bool = False, limit: int = 50) -> list[Prompt]:
+    def search(self, text: Text, *, prefix: bool = False, limit: Count = 50) -> list[Prompt]:
         """Find prompts that hold, or start with, a text in whatever case; each text once."""
         matches: dict[str, Prompt] = {}
         with contextlib.closing(self._prompts()) as prompts:
@@ -385,7 +387,7 @@ class History:
                     matches[p.prompt] = p
         return list(matches.values())
 
-    def cursor(self, prefix: str = "") -> HistoryCursor:
+    def cursor(self, prefix: Text = "") -> HistoryCursor:
         """Go up and down through the prompts that start with a text, in whatever case."""
         return HistoryCursor(lambda: self._apart(prefix))
 

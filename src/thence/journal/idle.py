@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.errors import BadConfig
+from thence.journal.arguments import Amount, checked
 
 TIMEOUT_S = 300.0
 """Seconds of rest, and of waiting for an answer, unless another time is given."""
@@ -40,20 +40,18 @@ class IdleDeadline(msgspec.Struct, frozen=True):
     call_id: str | None = None
 
 
+@checked
 class Idle:
     """The timers of one session. Use from any number of threads."""
 
     def __init__(
         self,
-        timeout: float = TIMEOUT_S,
-        approval_timeout: float = TIMEOUT_S,
+        timeout: Amount = TIMEOUT_S,
+        approval_timeout: Amount = TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], object] | None = None,
         on_approval_timeout: Callable[[str], object] | None = None,
     ) -> None:
-        for name, seconds in (("timeout", timeout), ("approval_timeout", approval_timeout)):
-            if not 0 <= seconds < math.inf:
-                raise BadConfig(f"{name}: not a number of seconds: {seconds}", hint="0 means never")
         self.clock = clock
         self.changed = threading.Condition(threading.RLock())
         """Held during every call, notified after each; a driver waits on it."""

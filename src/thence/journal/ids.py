@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import time
 
+from thence.errors import ThenceError
+from thence.format import layout
+
 _BATCH = 64
 _random: list[str] = []
 _second: tuple[int, str] = (-1, "")
@@ -35,6 +38,13 @@ def _draw() -> list[str]:
         variant = "89ab"[int(part[3], 16) & 3]
         out.append(f"{part[:3]}-{variant}{part[4:7]}-{part[7:19]}")
     return out
+
+
+def checked_id(text: str, error: type[ThenceError] = ThenceError) -> str:
+    """Return an id that a caller gives; raise if it is none."""
+    if not isinstance(text, str) or not layout.is_id(text):
+        raise error(f"not an id: {str(text)[:80]!r}", hint="an id has 1 to 64 of A-Z a-z 0-9 _ -")
+    return text
 
 
 def now_text() -> str:

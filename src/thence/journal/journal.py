@@ -10,9 +10,10 @@ messages and state come back, cost starts fresh, permissions do not come back.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,22 +21,24 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from thence.errors import BadConfig, Conflict, SessionNotFound
-from thence.format import codec, layout, repair, schema
+from thence.format import layout, repair, schema
 from thence.format.records import JSON, Event, Header, Origin, word
 from thence.format.state import Domains
+from thence.journal.arguments import Amount, Count, check_value, checked, line_of
 from thence.journal.batches import Batches, headers_in
+from thence.journal.beginnings import begin
 from thence.journal.catalog import Catalog, SessionEntry, name_of
 from thence.journal.checkpoint import Checkpoint, Checkpoints
-from thence.journal.cleanup import MAX_SESSIONS, CleanupStep, apply, inventory, plan
+from thence.journal.cleanup import MAX_SESSIONS, CleanupStep, apply, inventory, leftovers, plan
 from thence.journal.history import History
 from thence.journal.idle import TIMEOUT_S
-from thence.journal.ids import now_text, uuid7
+from thence.journal.ids import checked_id, now_text, uuid7
 from thence.journal.lineage import MAX_ANCESTRY_DEPTH, Lineage, last_model
 from thence.journal.log import Durability, make_folder
 from thence.journal.permissions import Rules, rules_from
 from thence.journal.reader import ReadBack, UnfinishedSubagent, Where
 from thence.journal.segmented_log import MAX_SEGMENT_BYTES, SegmentedLog, header_of
-from thence.journal.segments import parts_of
+from thence.journal.segments import is_begun
 from thence.journal.session import Session, SessionParts
 from thence.journal.sidechain import CAP_BYTES, Sidechains
 from thence.journal.spill import Budget, Spill
@@ -46,6 +49,7 @@ SETTINGS = "config.toml"
 Mode = Literal["adopt", "continue", "fork"]
 
 
+@checked
 class Journal:
     """The journal of one home folder."""
 
@@ -57,13 +61,13 @@ class Journal:
         local: Path | str | None = None,
         enabled: bool = True,
         domains: Domains | None = None,
-        sidechain_cap: int = CAP_BYTES,
-        max_bytes: int = MAX_SEGMENT_BYTES,
-        history_retain_days: float | None = None,
-        idle_timeout: float = TIMEOUT_S,
-        approval_timeout: float = TIMEOUT_S,
-        spill_per_result: int = Budget.per_result,
-        spill_per_session: int = Budget.per_session,
+        sidechain_cap: Count = CAP_BYTES,
+        max_bytes: Count = MAX_SEGMENT_BYTES,
+        history_retain_days: Amount | None = None,
+        idle_timeout: Amount = TIMEOUT_S,
+        approval_timeout: Amount = TIMEOUT_S,
+        spill_per_result: Count = Budget.per_result,
+        spill_per_session: Count = Budget.per_session,
     ) -> None:
         self.root = Path(root)
         self.enabled = enabled
@@ -84,16 +88,40 @@ class Journal:
     def create(
         self, *, cwd: Path | str | None = None, model: str | None = None, session: str | None = None
     ) -> Session:
-        """Begin a session."""
+        """Begin a session. An id of your own is a `Conflict` when a session of the home has it."""
         made = _Beginning(_text(cwd), model)
-        return self._session(*self._begin(made, session or uuid7()))
+        return self._session(*self._begin(made, session))
 
-    def _begin(self, made: _Beginning, session: str) -> tuple[_Place, ReadBack]:
-        """Write the first line of a session."""
+    def create_or_resume(
+        self, session: str, *, cwd: Path | str | None = None, model: str | None = None
+    ) -> Session:
+        """Begin a session of this id, or go on in it (`mode="continue"`) if it was begun.
+
+        Of several processes that call it at once one begins the session and the others go on in
+        it. `cwd` and `model` are those it is begun with; a session of another project is a
+        `Conflict`.
+        """
+        create = partial(self.create, cwd=cwd, model=model, session=checked_id(session))
+        for pause in (0.001, 0.01, 0.1):
+            with contextlib.suppress(Conflict):
+                return create()
+            path = self._catalog.path_of(session)
+            if path is not None:
+                break
+            time.sleep(pause)  # another process begins or removes it in this moment
+        else:
+            return create()  # another kind of file has the name: the error is told
+        if cwd is not None and path.parent != self._catalog.folder(_text(cwd)):
+            raise Conflict(
+                f"session {session} belongs to another project than {cwd}",
+                hint=f"resume({session!r}) goes on in it; or give another id",
+            )
+        return self._go_on(path, "continue", project=_text(cwd))
+
+    def _begin(self, made: _Beginning, own_id: str | None = None) -> tuple[_Place, ReadBack]:
+        """Make the log of a session, with its header in it."""
+        session = uuid7() if own_id is None else checked_id(own_id)
         folder = self._catalog.folder(made.cwd)
-        if parts_of(folder, session):  # also sealed or rolled segments: an id is never used twice
-            raise Conflict(f"session {session[:64]} exists", hint="resume it, or give another id")
-        run = self._open(folder, session)
         header = Header(
             session_id=session,
             start_ts=now_text(),
@@ -104,10 +132,12 @@ class Journal:
             inherited_cost=made.inherited_cost,
         )
         event = Event("header", now_text(), uuid7(), None, _plain(header))
-        if run is not None:
-            run.append(codec.encode(event))
-            # Before anybody hears the id: a crash must not lose a session that was begun.
-            run.sync()
+        # One that we drew is nobody else's.
+        claim = contextlib.nullcontext() if own_id is None else self._claimed(session, folder)
+        with claim:
+            if self.enabled:
+                self._make_log(folder, session, event)
+        run = self._open(folder, session)
         back = ReadBack(
             header=header,
             root=event.uuid,
@@ -119,17 +149,31 @@ class Journal:
         family = [session, *made.family]
         return _Place(session, folder, run, made.cwd, family, before, made.title), back
 
-    def _open(self, folder: Path, session: str, tip: str | None = None) -> SegmentedLog | None:
-        if not self.enabled:
-            return None
+    @contextlib.contextmanager
+    def _claimed(self, session: str, folder: Path) -> Iterator[None]:
+        """Keep an id that a caller gave for the session that is begun with it."""
+        if self.enabled:
+            make_folder(folder.parent, durable=self._durability != "none")
+        with self._catalog.claimed(session, folder):
+            yield
+
+    def _make_log(self, folder: Path, session: str, header: Event) -> None:
+        """Make the file of a session, durable before anybody hears of it."""
         durable = self._durability != "none"
         # In a project's own folder: transcripts must not be committed with its code.
         make_folder(folder, durable=durable)
         if self._local is not None:
             side = self._catalog.side(session)
-            _write_gitignore(folder)
             make_folder(side, durable=durable)
-            _write_gitignore(side)
+            for each in (folder, side):
+                _write_gitignore(each, durable=durable)
+        path = folder / layout.Segment(session).name
+        if not begin(path, line_of(header), durable=durable):
+            raise Conflict(f"session {session} exists", hint="resume it, or give another id")
+
+    def _open(self, folder: Path, session: str, tip: str | None = None) -> SegmentedLog | None:
+        if not self.enabled:
+            return None
         return SegmentedLog(
             folder, session, durability=self._durability, max_bytes=self._max_bytes, tip=tip
         )
@@ -231,8 +275,19 @@ class Journal:
     ) -> Session:
         """Go on from an earlier session: by id, by unique prefix, or the latest of a project."""
         path = self._catalog.find(session, _text(project))
+        return self._go_on(path, mode, at, orphans, _text(project))
+
+    def _go_on(
+        self,
+        path: Path,
+        mode: Mode,
+        at: str | None = None,
+        orphans: repair.Orphans = "answer",
+        project: str | None = None,
+    ) -> Session:
+        """Go on from the session of a file; `project` says where if its header is lost."""
         name = name_of(path)
-        with self._lineage() as lineage:
+        with self._lineage(project) as lineage:
             lineage.open(name, path.parent)
             if mode == "continue":
                 return self._continue(lineage, path.parent, name, at, orphans)
@@ -275,9 +330,10 @@ class Journal:
             recovery = back.recovery  # what the first reading found is what is told
             back = lineage.load(name, at=back.tip)
             back.recovery = recovery
+        back.recovery.writer = lineage.writer(name)  # before we have it open ourselves
         run = self._open(folder, name, back.end)
         back.cost = lineage.spent(name)
-        cwd = back.header.cwd if back.header else None
+        cwd = lineage.cwd(back.header)
         family = lineage.family(name)
         place = _Place(name, folder, run, cwd, family, name, lineage.title(family))
         going = self._session(place, back, orphans=orphans)
@@ -298,7 +354,7 @@ class Journal:
         elif origin.event is None:
             origin = lineage.reference(origin.session, back.end)
         made = self._goes_on(lineage, origin, back.header, last_model(back))
-        place, new = self._begin(made, uuid7())
+        place, new = self._begin(made)
         going = self._session(place, _taken_over(new, back), orphans=orphans)
         self._settle(going, lineage, back, made.family, orphans)
         return going
@@ -307,7 +363,7 @@ class Journal:
         """The same, with everything but the reference put off until it is asked for."""
         model = lineage.turn(origin.session, origin).get("model")
         made = self._goes_on(lineage, origin, lineage.header(origin.session), word(model))
-        place, new = self._begin(made, uuid7())
+        place, new = self._begin(made)
 
         def later(going: Session) -> None:
             with self._lineage() as again:
@@ -324,7 +380,7 @@ class Journal:
         before = header.inherited_cost if header is not None else 0.0
         family = lineage.family(origin.session)
         return _Beginning(
-            header.cwd if header is not None else None,
+            lineage.cwd(header),
             model or (header.model if header is not None else None),
             origin,
             before + float(lineage.spent(origin.session)["usd"]),
@@ -348,8 +404,8 @@ class Journal:
 
     # -- reading ------------------------------------------------------------------------
 
-    def _lineage(self) -> Lineage:
-        return Lineage(self._catalog, self._domains.covers)
+    def _lineage(self, project: str | None = None) -> Lineage:
+        return Lineage(self._catalog, self._domains.covers, project)
 
     def _load(
         self, folder: Path, name: str, at: str | None = None, where: Where | None = None
@@ -390,7 +446,9 @@ class Journal:
         """Whether a session of exactly this id is there; a prefix of one does not count."""
         return self._catalog.path_of(session) is not None
 
-    def sessions(self, project: Path | str | None = None, *, limit: int = 20) -> list[SessionEntry]:
+    def sessions(
+        self, project: Path | str | None = None, *, limit: Count = 20
+    ) -> list[SessionEntry]:
         """List sessions, newest first, from the first and last bytes of their files."""
         return self._catalog.sessions(_text(project), limit=limit)
 
@@ -414,18 +472,31 @@ class Journal:
         """Return a session as a list of another program's records; it is begun when first written.
 
         `project` says in which folder it lies, `cwd` where checkpoints of it may save files.
-        With `agent` it is the channel of a subagent. `told` goes into its header.
+        With `agent` it is the channel of a subagent. What else is named goes into its header.
         """
+        check_value(header)
         name = session if agent is None else agent
         if agent is not None:
             header["agent_id"] = agent
         folder = self._catalog.folder(project) if agent is None else self._catalog.side(session)
-        return Batches(
-            folder,
-            layout.Segment(name).session,
-            partial(self._open, folder, name),
-            partial(header_of, session, cwd=_text(cwd), **header),
-        )
+        first = partial(header_of, session, cwd=_text(cwd), **header)
+        open_list = partial(self._open_list, folder, name, first, is_session=agent is None)
+        return Batches(folder, checked_id(name), open_list, first)
+
+    def _open_list(
+        self, folder: Path, name: str, header: Callable[[], JSON], *, is_session: bool
+    ) -> SegmentedLog | None:
+        """Open the log of a list; it is begun if need be."""
+        if self.enabled and not is_begun(folder, name):
+            event = Event("header", now_text(), uuid7(), None, header())
+            claim = self._claimed(name, folder) if is_session else contextlib.nullcontext()
+            try:
+                with claim, contextlib.suppress(Conflict):  # another was quicker
+                    self._make_log(folder, name, event)
+            except Conflict:
+                if not is_begun(folder, name):  # the id is taken in another project
+                    raise
+        return self._open(folder, name)
 
     def read_headers(
         self, project: str | None = None, *, session: str | None = None
@@ -438,16 +509,17 @@ class Journal:
     # -- cleaning up --------------------------------------------------------------------
 
     def cleanup(
-        self, *, dry_run: bool = False, max_sessions: int = MAX_SESSIONS
+        self, *, dry_run: bool = False, max_sessions: Count = MAX_SESSIONS
     ) -> list[CleanupStep]:
         """Remove lineages over the cap of each project, seal segments; only when asked.
 
-        Files of prompts that were rolled over and are a month old go as well.
+        What killed processes left goes as well, and files of prompts that were rolled over and are
+        a month old.
         """
+        now = time.time()
         sessions = inventory(self.root, local=self._local)
-        steps = plan(
-            sessions, max_sessions=max_sessions, max_bytes=self._max_bytes, now=time.time()
-        )
+        steps = plan(sessions, max_sessions=max_sessions, max_bytes=self._max_bytes, now=now)
+        steps += leftovers(self.root, local=self._local, now=now)
         apply(steps, dry_run=dry_run or not self.enabled)
         return [*steps, *self.history.clean_up(dry_run=dry_run)]
 
@@ -513,8 +585,10 @@ def _mend(going: Session, back: ReadBack, orphans: repair.Orphans) -> None:
         return
     # A stopped call is told from one that a crash cut off.
     stopped = repair.stopped_calls(back.since)
+    # A call of a session that somebody else runs may get its result yet.
+    unknown = repair.NO_RESULT_YET if back.recovery.writer else repair.INTERRUPTED
     for call in [block["id"] for block in going.mended().open_calls]:
-        why = stopped.get(call, repair.INTERRUPTED)
+        why = stopped.get(call, unknown)
         made = repair.synthetic(going.id, call, ts=now_text(), prev_uuid=None, why=why)
         going.record("user", made.payload, uuid=made.uuid)
         back.recovery.mended.append(call)
@@ -540,8 +614,8 @@ def _text(path: Path | str | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _write_gitignore(folder: Path) -> None:
+def _write_gitignore(folder: Path, *, durable: bool) -> None:
     """Keep a project-local folder out of version control from the moment it is made."""
     note = folder / ".gitignore"
-    if not note.exists():
-        note.write_text("*\n")
+    if not note.exists() or not note.stat().st_size:  # empty: left by a kill of an earlier version
+        begin(note, b"*\n", durable=durable)

@@ -14,6 +14,13 @@ def moves_tip(event: Event) -> bool:
     return event.type not in _BOOKS and not is_permission(event.type)
 
 
+def next_tip(event: Event, tip: str | None) -> str | None:
+    """Return the tip after an event, as readers see it."""
+    if event.type == "tip":
+        return event.fields.get("to") or tip
+    return event.uuid if moves_tip(event) else tip
+
+
 class KnownEvents:
     """Ids in a session and its tip, kept up with what other writers add, late lines included."""
 
@@ -36,7 +43,6 @@ class KnownEvents:
             decoded = codec.decode(grown.data, offset=grown.base + grown.start)
             for event, place in zip(decoded.events, decoded.places, strict=True):
                 self.places.setdefault(event.uuid, (grown.segment, place.offset))
-                if event.type == "tip":
-                    self._tips[grown.segment] = event.fields.get("to") or self.tip
-                elif moves_tip(event):
-                    self._tips[grown.segment] = event.uuid
+                tip = next_tip(event, self.tip)
+                if tip != self.tip:
+                    self._tips[grown.segment] = tip

@@ -24,6 +24,7 @@ from thence.format.state import cost_of
 from thence.format.transcript import Transcript
 from thence.journal.catalog import Catalog
 from thence.journal.checkpoint import Checkpoint
+from thence.journal.cleanup import writer_of
 from thence.journal.reader import ReadBack, SessionSource, Where, find_event, head, read_back
 from thence.journal.segments import Segments, parts_of
 
@@ -38,10 +39,16 @@ _TURN = b'\n{"type":"turn",'
 
 
 class Lineage:
-    """Sessions of one home, open for reading until it is closed."""
+    """Sessions of one home, open for reading until it is closed.
 
-    def __init__(self, catalog: Catalog, covers: Callable[[JSON], bool]) -> None:
+    `project` is what the caller knows of where they work, for one whose header is lost.
+    """
+
+    def __init__(
+        self, catalog: Catalog, covers: Callable[[JSON], bool], project: str | None = None
+    ) -> None:
         self._catalog = catalog
+        self._project = project
         self._covers = covers
         self._opened: dict[str, Segments] = {}
         self._headers: dict[str, Header | None] = {}
@@ -81,6 +88,10 @@ class Lineage:
                 self._headers[name] = head(segments).header
         return self._headers[name]
 
+    def cwd(self, header: Header | None) -> str | None:
+        """Return where a session works."""
+        return (header.cwd if header is not None else None) or self._project
+
     # -- reading back -------------------------------------------------------------------
 
     def load(self, name: str, *, at: str | None = None, where: Where | None = None) -> ReadBack:
@@ -92,7 +103,7 @@ class Lineage:
         stop = _after(segments, *where[1:]) if where is not None else None
         back = self._read(name, segments, at=at, stop=stop)
         self._headers[name] = back.header
-        _note_unreadable_segments(segments, back)
+        _note_unreadable_segments(segments, back, at)
         if at is None or back.end is not None:
             self._complete(back, back, {name})
         return back
@@ -102,9 +113,15 @@ class Lineage:
         back = self._read_ancestor(origin)
         if back is None:
             return _note_missing_ancestor(origin, ReadBack())
-        _note_unreadable_segments(self._opened[origin.session], back)
+        _note_unreadable_segments(self._opened[origin.session], back, origin.event)
         self._complete(back, back, {origin.session})
+        back.recovery.writer = self.writer(origin.session)
         return back
+
+    def writer(self, name: str) -> str:
+        """Say which other process has a session open for writing; empty when none has."""
+        parts = self._opened[name].parts
+        return writer_of(parts[-1].path) if parts else ""
 
     def _complete(self, back: ReadBack, oldest: ReadBack, seen: set[str]) -> None:
         """Put in front what only ancestors have, of the chain and of the line."""
@@ -328,9 +345,15 @@ def _note_missing_ancestor(origin: Origin, back: ReadBack) -> ReadBack:
     return back
 
 
-def _note_unreadable_segments(segments: Segments, back: ReadBack) -> None:
-    """Tell which segments could not be read. Without the last one nobody knows where to go on."""
+def _note_unreadable_segments(segments: Segments, back: ReadBack, at: str | None) -> None:
+    """Tell which segments could not be read.
+
+    Without the last one, or one after the end that was found, nobody knows where to go on.
+    """
     last = segments.parts[-1].segment.number if segments.parts else 0
+    if segments.unreadable and at is None and back.end is not None:
+        place = find_event(segments, back.end)
+        last = segments.address(place[0])[0] if place is not None else last
     for path, why in segments.unreadable:
         segment = layout.segment_of(path.name)
         if segment is None or segment.number > last:

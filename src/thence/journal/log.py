@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-from thence.errors import NotAppendable, SessionBusy
+from thence.errors import NotAppendable, SessionBusy, remedy
 
 Durability = Literal["event", "turn", "none"]
 
@@ -75,9 +75,12 @@ def make_folder(folder: Path, *, durable: bool = True, disk: Disk = DISK) -> Non
     for durable. One that another process made a moment ago is that one's, whatever fails here.
     """
     missing: list[Path] = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
+    try:
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+    except OSError as error:  # one above it may not be looked into
+        raise _refusal(folder.parent, error) from error
     for made in reversed(missing):
         ours = False
         try:
@@ -90,10 +93,14 @@ def make_folder(folder: Path, *, durable: bool = True, disk: Disk = DISK) -> Non
             if ours:
                 with contextlib.suppress(OSError):  # somebody uses it already
                     made.rmdir()
-            raise NotAppendable(
-                f"cannot write to {made.parent}: {error.strerror or error}",
-                hint="free space or repair the disk, then try again",
-            ) from error
+            raise _refusal(made.parent, error) from error
+
+
+def _refusal(folder: Path, error: OSError) -> NotAppendable:
+    return NotAppendable(
+        f"cannot write to {folder}: {error.strerror or error}",
+        hint=f"{remedy(error)}, then try again",
+    )
 
 
 def sync_folder(folder: Path, *, disk: Disk = DISK) -> None:
@@ -108,8 +115,8 @@ def sync_folder(folder: Path, *, disk: Disk = DISK) -> None:
 class Log:
     """An append-only file, open for writing. Use from any number of threads.
 
-    A `sealable` one is never made again when clean-up has sealed it (see `segments`); a file of
-    another kind may have a compressed neighbour of its name, which is none of its business.
+    One that was `begun` has a first line of its own and is never made here (see `beginnings`): if
+    it is gone, clean-up has sealed or removed it. Any other is made empty if need be.
     """
 
     def __init__(
@@ -117,7 +124,7 @@ class Log:
         path: Path,
         *,
         durability: Durability = "turn",
-        sealable: bool = False,
+        begun: bool = False,
         disk: Disk = DISK,
     ) -> None:
         if durability not in get_args(Durability):
@@ -127,7 +134,7 @@ class Log:
             )
         self.path = path
         self.durability = durability
-        self._sealable = sealable
+        self._begun = begun
         self._disk = disk
         self._mutex = threading.Lock()
         self._queue = threading.Lock()
@@ -342,8 +349,10 @@ class Log:
                 self._disk.close(handle)
                 raise
             if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
-                # An empty one was made by somebody who may not have come to this.
-                if (made or not here.st_size) and self.durability != "none":
+                # Of one that is empty, or has its scratch name still, the maker may not have come
+                # to this.
+                young = made or not here.st_size or here.st_nlink > 1
+                if young and self.durability != "none":
                     self._make_durable(handle)
                 return handle
             self._disk.close(handle)
@@ -353,16 +362,21 @@ class Log:
         try:
             return self._disk.open(self.path, _FLAGS | os.O_NONBLOCK, 0o600), False
         except FileNotFoundError:
-            if self._sealable and os.path.lexists(
-                f"{self.path}.zst"
-            ):  # a new file would hide what was sealed
-                raise SegmentSealed(
-                    f"{self.path.name} was sealed", hint="resume the session: it goes on"
-                ) from None
+            if self._begun:
+                raise self._gone() from None
             # Another process was first: go on in its file.
             with contextlib.suppress(FileExistsError):
                 return self._disk.open(self.path, make, 0o600), True
             return self._disk.open(self.path, _FLAGS, 0o600), False
+
+    def _gone(self) -> NotAppendable:
+        if os.path.lexists(f"{self.path}.zst"):
+            return SegmentSealed(
+                f"{self.path.name} was sealed", hint="resume the session: it goes on"
+            )
+        return NotAppendable(
+            f"{self.path.name} is not there any more", hint="it was removed; create another session"
+        )
 
     def _make_durable(self, handle: int) -> None:
         try:
@@ -390,7 +404,7 @@ class Log:
     def _error(self, doing: str, error: OSError) -> NotAppendable:
         return NotAppendable(
             f"cannot {doing} {self.path.name}: {error.strerror or error}",
-            hint="earlier data is safe; free space or repair the disk, then continue",
+            hint=f"earlier data is safe; {remedy(error)}, then continue",
         )
 
     def close(self) -> None:

@@ -386,7 +386,9 @@ class Audit:
                 make_folder(self._folder, disk=self._disk)
                 self._append(session_id, json.dumps(entry).encode() + b"\n")
         except OSError as error:
-            raise NotAppendable(f"cannot write to the audit: {error.strerror}") from error
+            raise NotAppendable(
+                f"cannot write to the audit: {error.strerror}", hint="check its folder"
+            ) from error
 
     def _append(self, session_id: str, line: bytes) -> None:
         handle = self._disk.open(self._folder / f"{session_id}.jsonl", _APPEND, 0o600)
@@ -408,3 +410,9 @@ def remove_notes(root: Path, session: str) -> None:
     """Delete what was noted of a session's decisions, unread, when the session is forgotten."""
     if layout.is_id(session):
         (root / layout.AUDIT / f"{session}.jsonl").unlink(missing_ok=True)
+
+
+def noted_sessions(root: Path) -> Iterator[str]:
+    """Yield the sessions that notes are left of, by the names of their files, unread."""
+    for path in (root / layout.AUDIT).glob("*.jsonl"):
+        yield path.name.removesuffix(".jsonl")

@@ -83,6 +83,8 @@ class Recovery(msgspec.Struct):
     torn: bool = False
     closed: bool = False
     """The last writer said good-bye."""
+    writer: str = ""
+    """Which other process has the session open, and when it was written; empty when none has."""
     pending: list[Todo] = msgspec.field(default_factory=list)
     """What the agent still had to do, by its lists and its words."""
     subagents: list[UnfinishedSubagent] = msgspec.field(default_factory=list)

@@ -3,7 +3,7 @@
 A segment that passed its cap is left at the end of a turn and the next one is begun. Its header
 says how many bytes and lines stood before it; that base is written once, under the lock, and
 every offset given out is base + offset in the file (an address, see `segments`). Invariants: no
-byte of an old segment is touched; of several writers exactly one writes the header; the others
+byte of an old segment is touched; of several writers exactly one begins the next; the others
 follow when they next end a turn, move the tip or look before they append, so that only plain
 records may come late to an old segment, which stays legal; a sealed segment is never written nor
 made again: who finds the last one sealed begins the next.
@@ -23,9 +23,10 @@ from thence.errors import SessionBusy
 from thence.format import codec, schema
 from thence.format.layout import Segment, segment_of
 from thence.format.records import JSON, Event, Header
+from thence.journal.beginnings import begin
 from thence.journal.ids import now_text, uuid7
 from thence.journal.log import Durability, Log, SegmentSealed
-from thence.journal.segments import HEADER_BYTES, Segments, parts_of
+from thence.journal.segments import Segments, parts_of
 
 MAX_SEGMENT_BYTES = 50 << 20
 """Bytes of a segment beyond which a session goes on in the next one."""
@@ -126,48 +127,44 @@ class SegmentedLog:
         return 1 if last is None else last.number + last.sealed
 
     def _enter(self, number: int, tip: str | None) -> Log:
-        """Open a segment and learn its base; one without a header gets its header."""
+        """Open a segment and learn its base; a later one is begun if it is not there.
+
+        In one whose header is lost nothing more is written: the session goes on in the next.
+        """
         while True:
             path = self.folder / Segment(self.session, number).name
+            header: Header | None = Header(self.session)
+            if number > 1:
+                header = _head_of(path, number) or self._begin(path, number, tip)
             try:
-                log = self._open(path)
+                log = self._open(path) if header is not None else None
             except SegmentSealed:  # a moment ago
-                number = max(number + 1, self._latest())
-                continue
-            try:
-                header = (
-                    Header(self.session) if number == 1 else self._ensure_header(log, number, tip)
-                )
-            except BaseException:  # whatever it was: let go, then pass it on
-                log.close()
-                raise
-            if header is not None:
+                log = None
+            if header is not None and log is not None:
                 self.segment = number
                 self.base_offset, self._base_line = header.base_offset, header.base_line
                 return log
-            log.close()
-            number += 1
+            number = max(number + 1, self._latest())
 
     def _open(self, path: Path) -> Log:
         """Open a log. Who only asks whether it is in use holds it for no longer than a moment."""
         for pause in _PAUSES_S:
             with contextlib.suppress(SessionBusy):  # somebody looks whether it is in use
-                return Log(path, durability=self._durability, sealable=True)
+                return Log(path, durability=self._durability, begun=True)
             time.sleep(pause)
-        return Log(path, durability=self._durability, sealable=True)
+        return Log(path, durability=self._durability, begun=True)
 
-    def _ensure_header(self, log: Log, number: int, tip: str | None) -> Header | None:
-        """The header of a later segment, written if need be; None if there is no room for it."""
-        with log.exclusive(), Segments([log.path]) as file:
-            header = file.head_of(number)
-            if header is not None or file.size > HEADER_BYTES // 2:
-                return header
-            offset, line = self._before(number)
-            fields = header_of(self.session, segment=number, base_offset=offset, base_line=line)
-            # Beside the line, like the end of a turn: nothing hangs on it.
-            log.append(codec.encode(Event("header", now_text(), uuid7(), tip, fields)))
-            log.sync()
+    def _begin(self, path: Path, number: int, tip: str | None) -> Header | None:
+        """Begin a later segment; its header, or another writer's who was quicker."""
+        if os.path.lexists(f"{path}.zst"):  # a new file would hide what was sealed
+            return None
+        offset, line = self._before(number)
+        fields = header_of(self.session, segment=number, base_offset=offset, base_line=line)
+        # Beside the line, like the end of a turn: nothing hangs on it.
+        event = Event("header", now_text(), uuid7(), tip, fields)
+        if begin(path, codec.encode(event), durable=self._durability != "none"):
             return msgspec.convert(fields, Header)
+        return _head_of(path, number)
 
     def _before(self, number: int) -> tuple[int, int]:
         """Bytes and lines before a new segment: those of the one before it and its own base."""
@@ -215,6 +212,12 @@ class SegmentedLog:
         if size > start:
             data = self.log.read(start, size)
             yield _complete_lines(AppendedBytes(self.segment, start, self.base_offset, data), seen)
+
+
+def _head_of(path: Path, number: int) -> Header | None:
+    """The header of a later segment by its file; None when there is none."""
+    with Segments([path]) as file:
+        return file.head_of(number)
 
 
 def _complete_lines(grown: AppendedBytes, seen: dict[int, int]) -> AppendedBytes:

@@ -23,7 +23,7 @@ from typing import Self
 
 import msgspec
 
-from thence.errors import NotReadable
+from thence.errors import NotReadable, remedy
 from thence.format import codec
 from thence.format.layout import Segment, segment_of
 from thence.format.records import Header, parse_payload
@@ -49,6 +49,12 @@ class SegmentPart(msgspec.Struct):
 def parts_of(folder: Path, session: str) -> list[Path]:
     """The files of a session's segments, in order; of a sealed one and its original the latter."""
     return sessions_in(folder, session + ".").get(session, [])
+
+
+def is_begun(folder: Path, session: str) -> bool:
+    """Whether anything of a session is there."""
+    with Segments(parts_of(folder, session)) as segments:
+        return segments.is_begun
 
 
 def sessions_in(folder: Path, prefix: str = "") -> dict[str, list[Path]]:
@@ -82,8 +88,20 @@ def names_in(folder: Path) -> list[str]:
     except OSError as error:
         raise NotReadable(
             f"cannot look into {folder}: {error.strerror or error}",
-            hint="nothing was changed; check the disk and the folder's mode, then try again",
+            hint=f"nothing was changed; {remedy(error)}, then try again",
         ) from error
+
+
+def was_begun(data: bytes) -> bool:
+    """Whether the first bytes of a log hold its first line or any other.
+
+    A log gets its name with its header in it. Earlier versions gave the name first: a kill left
+    files that are empty, or hold a part of one line.
+    """
+    body = data.strip(b" \t\r\n\0")
+    if b"\n" in body:
+        return True
+    return any(isinstance(each, codec.RawRecord) for each in codec.objects(body))
 
 
 class Segments:
@@ -134,6 +152,13 @@ class Segments:
             raise
         self._handles[path] = handle
         return status.st_size
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything stands here; of what cannot be read nobody knows, so it counts."""
+        if self.unreadable or self.size > HEADER_BYTES or len(self.parts) > 1:
+            return True
+        return was_begun(self.read(0, self.size))
 
     def close(self) -> None:
         """Let go of the files. Addresses can be told from then on, too."""

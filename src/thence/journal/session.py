@@ -28,22 +28,33 @@ from thence.format.records import JSON, MESSAGES, Event, Notice
 from thence.format.spills import Spilled
 from thence.format.state import Domains, SessionState, cost_of
 from thence.journal import pending_todos
+from thence.journal.arguments import (
+    Amount,
+    Text,
+    check_call,
+    check_event,
+    checked,
+    checks_itself,
+    line_of,
+)
 from thence.journal.branches import Branches
 from thence.journal.checkpoint import Checkpoint, Checkpoints, RewindResult
 from thence.journal.idle import TIMEOUT_S, Idle
 from thence.journal.ids import now_text, uuid7
-from thence.journal.known_events import KnownEvents, moves_tip
+from thence.journal.known_events import KnownEvents, moves_tip, next_tip
 from thence.journal.log import Log
+from thence.journal.messages import MessageRecorder
 from thence.journal.permissions import Ledger
 from thence.journal.reader import ReadBack, Recovery, UnfinishedSubagent, Where, merge_ranges
 from thence.journal.segmented_log import SegmentedLog
-from thence.journal.sidechain import Sidechain, Sidechains
+from thence.journal.sidechain import Parent, Sidechain, Sidechains
 from thence.journal.spill import Spill, has_results
 
 if TYPE_CHECKING:
     from thence.format.todos import Todo
 
 OnStale = Literal["branch", "conflict"]
+TurnText = Literal["done", "interrupted", "running", "waiting"]
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -53,6 +64,8 @@ class Receipt(msgspec.Struct, frozen=True):
     offset: int
     run: SegmentedLog | None = None
     segment: int = 1
+    branched: bool = False
+    """Other writers went on meanwhile, and this event does not go on from theirs."""
 
     @property
     def line(self) -> int:
@@ -80,7 +93,8 @@ class SessionParts(msgspec.Struct):
     """Finds the subagents that the session, or the one it goes on from, left without an end."""
 
 
-class Session:
+@checked
+class Session(MessageRecorder[Receipt]):
     """A session of ours, open for appending. Threads may share it.
 
     Without a log (persistence is switched off) everything works in memory and nothing is kept.
@@ -118,6 +132,12 @@ class Session:
         self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
         self._appended = 0
+        self._segment, self._end = 1, 0
+        """The address where our own last line ends, or what others wrote as far as we know."""
+        if run is not None:
+            self._segment, self._end = run.segment, run.base_offset + run.log.end
+        self._others_tip: str | None = None
+        """What others last went on to, since our own last event."""
         self._checkpoints: list[Checkpoint] | None = None  # read when first asked for
         self.take(back)
         self._cost: dict[str, JSON] = cost_of(())
@@ -125,11 +145,16 @@ class Session:
         self._unbilled: list[Event] = []
         self.inherited_cost = back.inherited_cost
 
+    @checks_itself
     def take(self, back: ReadBack) -> None:
         """Stand where the reader stopped, with all that it found."""
         self._recovery = back.recovery
         self._opened: ReadBack | None = back  # until what it tells was worked out
         self._root = back.root
+        # Calls that were left open before we came have ended; those of ours may still run.
+        is_known = back.settled or back.recovery.writer
+        self._opened_chain: list[Event] = [] if is_known else back.chain
+        self._ended: dict[str, str] = {}
         self._stand(back)
 
     def _ready(self) -> None:
@@ -165,6 +190,7 @@ class Session:
 
     # -- writing ------------------------------------------------------------------------
 
+    @checks_itself
     def record(
         self,
         kind: str,
@@ -178,28 +204,34 @@ class Session:
     ) -> Receipt:
         """Append one event and give its receipt. It survives a killed process from now on.
 
+        What would not come back as it was meant raises `BadArgument`, which shows the right form.
+
         With a `uuid` of the caller's the same event again is a no-op that gives the first
         receipt, across reopening and across processes. With `expected_tip`, what somebody else
         added meanwhile makes this event a branch, or a `Conflict`, as `on_stale` says. A parent
         that nobody knows is an error; with `any_parent` it is written down as it is, and the
-        event goes on from the tip.
+        event goes on from the tip. If the receipt says `branched`, others went on meanwhile.
         """
+        check_event(kind, payload)
+        if uuid is None and parent is None and expected_tip is None and on_stale == "branch":
+            return self._write(kind, payload)
+        return self._record_carefully(
+            kind,
+            payload,
+            uuid=uuid,
+            parent=parent,
+            expected_tip=expected_tip,
+            on_stale=on_stale,
+            any_parent=any_parent,
+        )
+
+    def _write(self, kind: str, payload: JSON) -> Receipt:
+        """Append one event that was checked, or that is the library's own."""
         if self._later is not None:
             self._ready()
-        if uuid is not None or expected_tip is not None:
-            return self._record_carefully(
-                kind,
-                payload,
-                uuid=uuid,
-                parent=parent,
-                expected_tip=expected_tip,
-                on_stale=on_stale,
-                any_parent=any_parent,
-            )
         with self._mutex:
-            before = self._parent(parent, any_parent=any_parent)
             payload = self._spill_results(kind, payload)
-            return self._append(Event(kind, self._clock(), uuid7(), before, payload))
+            return self._append(Event(kind, self._clock(), uuid7(), self._tip, payload))
 
     def _parent(self, parent: str | None, *, any_parent: bool) -> str | None:
         """Go to the event that the next one goes on from, and give what that one shall name."""
@@ -213,11 +245,21 @@ class Session:
         return self._tip
 
     def _append(self, event: Event) -> Receipt:
-        line = codec.encode(event)
+        line = line_of(event)
         run = self._run
-        offset, segment = (run.append(line), run.segment) if run is not None else (0, 1)
+        offset = segment = 0
+        if run is not None:
+            offset, segment = run.append(line), run.segment
+            if offset != self._end:
+                self._look_around(event)
+                self._segment = segment
+            self._end = offset + len(line)
         self._appended += 1
+        is_branched = False
         if moves_tip(event):
+            if self._others_tip is not None:
+                is_branched = self._others_tip != event.prev_uuid
+                self._others_tip = None
             self._tip = event.uuid
             self._since.append(event)
             if event.type in MESSAGES:
@@ -227,7 +269,56 @@ class Session:
                     self._unbilled.append(event)
             elif event.type == "interrupted":
                 self._stopped |= repair.stopped_calls([*self._chain, event])
-        return Receipt(event.uuid, offset, run, segment)
+        return Receipt(event.uuid, offset, run, segment, is_branched)
+
+    def _look_around(self, event: Event) -> None:
+        """Find out where others went before our event, which stands in the log already."""
+        with contextlib.suppress(OSError, ThenceError):  # it is recorded; the next look sees them
+            for other in self._others():
+                if other.uuid == event.uuid:
+                    break  # what came later goes on from an older tip: the next record says so
+                self._others_tip = next_tip(other, self._others_tip)
+
+    def _others(self) -> list[Event]:
+        """Read what was appended since our last line, and add up what it took."""
+        run = self._run
+        if run is None:
+            return []
+        seen = run.seen_before(self._segment, self._end)
+        events = [e for grown in run.grown(seen) for e in codec.decode(grown.data).events]
+        self._segment = run.segment
+        self._end = run.base_offset + seen.get(run.segment, 0)
+        spent = cost_of(event for event in events if event.uuid not in self._where)
+        before = self._cost_before
+        self._cost_before = {n: v + before.get(n, 0) for n, v in spent.items() if n != "last"}
+        return events
+
+    def refresh(self) -> bool:
+        """Read what other writers appended, and go to the newest event of this branch.
+
+        If one of them moved the tip, go where it was moved to. Returns whether the tip is another
+        one now. Messages and state are then those of the new tip; nothing is written.
+        """
+        self._ready()
+        with self._mutex:
+            if self._run is None or self._closed:
+                return False
+            self._run.follow(self._tip)
+            here, newest, last = {self._tip}, self._tip, self._others_tip
+            for event in self._others():
+                last = next_tip(event, last)
+                if event.type == "tip" and last is not None:
+                    here, newest = {last}, last
+                elif event.prev_uuid in here:
+                    here.add(event.uuid)
+                    newest = next_tip(event, newest)
+            self._others_tip = last if last != newest else None
+            self._checkpoints = None
+            if newest is None or newest == self._tip:
+                return False
+            self._branches = None
+            self._go(newest)
+            return True
 
     def _record_carefully(
         self,
@@ -241,6 +332,12 @@ class Session:
         any_parent: bool,
     ) -> Receipt:
         """Look before appending: at what others added, and at nothing else."""
+        self._ready()
+        if uuid is None and expected_tip is None:
+            with self._mutex:
+                before = self._parent(parent, any_parent=any_parent)
+                payload = self._spill_results(kind, payload)
+                return self._append(Event(kind, self._clock(), uuid7(), before, payload))
         run = self._run
         locked = contextlib.nullcontext() if run is None else run.exclusive(self._tip)
         with self._mutex, locked:
@@ -354,6 +451,8 @@ class Session:
         carries the state and the places of what is kept. `keep_from` may name an event that an
         earlier compaction took out of view: then the originals from there on come back.
         """
+        payload = _summary_payload(summary)
+        check_event("user", payload)
         self._ready()
         with self._mutex:
             self._work_out_recovery()
@@ -367,10 +466,10 @@ class Session:
                 self._snapshot,
                 visible,
             )
-            anchor = Event("summary", self._clock(), uuid7(), self._tip, _summary_payload(summary))
+            anchor = Event("summary", self._clock(), uuid7(), self._tip, payload)
             before = self._where_before() | older
             ranges = [self._where.get(e.uuid) or before[e.uuid] for e in visible]
-            self._append(anchor)
+            passed = self._append(anchor)
             _, _, offset, length = self._where[anchor.uuid]
             payload = {
                 "head_uuid": visible[0].uuid if visible else None,
@@ -390,7 +489,7 @@ class Session:
             self._branches = None  # what comes next goes on from here, most likely
             if self._run is not None:
                 self._run.sync()
-            return receipt
+            return msgspec.structs.replace(receipt, branched=passed.branched or receipt.branched)
 
     def _visible_from(self, keep_from: str | None) -> tuple[list[Event], dict[str, Where]]:
         """Return the messages from an event on, and where those stand that are not in view now."""
@@ -411,7 +510,7 @@ class Session:
 
     # -- turns --------------------------------------------------------------------------
 
-    def flush(self, *, state: str = "done") -> None:
+    def flush(self, *, state: TurnText = "done") -> None:
         """End a turn: write its totals and bring everything to the disk itself."""
         with self._mutex:
             if self._appended != self._flushed:
@@ -422,7 +521,7 @@ class Session:
                     "totals": self._totals(),
                     "model": (values.get("model") or {}).get("model"),
                     "branch": str(worktree.get("branch") or "")[:200] or None,
-                    "title": (self.title or "")[:200] or None,
+                    "title": (self._title or "")[:200] or None,
                     "boundary": self._boundary[1] if self._boundary else None,
                 }
                 self._append(Event("turn", self._clock(), uuid7(), self._tip, payload))
@@ -445,8 +544,8 @@ class Session:
 
     def idle(
         self,
-        timeout: float | None = None,
-        approval_timeout: float | None = None,
+        timeout: Amount | None = None,
+        approval_timeout: Amount | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], object] | None = None,
@@ -488,9 +587,12 @@ class Session:
 
         With an `agent_id` of the caller's, such as the task's, that is the name of its log.
         """
+        parent = Parent(self.id, self._write)
         if self._parts.sidechains is None:
-            return Sidechain(self, agent, None, tool_use_id=tool_use_id, agent_id=agent_id)
-        child = self._parts.sidechains.open(self, agent, tool_use_id=tool_use_id, agent_id=agent_id)
+            return Sidechain(parent, agent, None, tool_use_id=tool_use_id, agent_id=agent_id)
+        child = self._parts.sidechains.open(
+            parent, agent, tool_use_id=tool_use_id, agent_id=agent_id
+        )
         self._children.add(child)
         return child
 
@@ -559,6 +661,8 @@ class Session:
         if back is None:
             return
         recovery = self._recovery
+        if recovery.writer:
+            recovery.notices.append(Notice("another writer", recovery.writer))
         lost = self._advance_state().failed
         recovery.notices += [Notice("state lost", f"{name}: {why}") for name, why in lost.items()]
         if self._parts.unfinished is not None:
@@ -578,6 +682,16 @@ class Session:
         self._ready()
         with self._mutex:
             return pending_todos.pending(self._chain, self._since, self._snapshot)
+
+    @property
+    def title(self) -> str | None:
+        """What the session is called in lists; written down when a turn ends."""
+        return self._title
+
+    @title.setter
+    @check_call
+    def title(self, title: Text | None) -> None:
+        self._title = title
 
     @property
     def closed(self) -> bool:
@@ -603,7 +717,10 @@ class Session:
             self._mending.add(
                 {name: e.fields.get(name) for name in ("role", "content", "id")} for e in new
             )
-            return self._mending.mend(self._stopped)
+            opened, self._opened_chain = self._opened_chain, []
+            self._ended |= repair.ended_calls(opened)
+            why = repair.INTERRUPTED if self._closed else repair.NO_RESULT_YET
+            return self._mending.mend({**self._ended, **self._stopped}, why)
 
     @property
     def state(self) -> SessionState:

@@ -11,17 +11,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal, NamedTuple, Self
 
 from thence.errors import BudgetExceeded, Conflict, ThenceError
-from thence.format import codec, layout
+from thence.format import codec
 from thence.format.records import JSON, Event, word
+from thence.journal.arguments import Text, check_event, checked, checks_itself, line_of
+from thence.journal.beginnings import begin
 from thence.journal.cleanup import is_held
-from thence.journal.ids import now_text, uuid7
+from thence.journal.ids import checked_id, now_text, uuid7
 from thence.journal.log import Durability, Log, make_folder
+from thence.journal.messages import MessageRecorder
 from thence.journal.reader import UnfinishedSubagent, head
 from thence.journal.segmented_log import header_of
-from thence.journal.segments import Segments
+from thence.journal.segments import Segments, names_in
 from thence.journal.spill import Spill
 
 CAP_BYTES = 256 << 20
@@ -29,13 +32,12 @@ CAP_BYTES = 256 << 20
 Status = Literal["finished", "crashed", "cancelled"]
 
 
-class Parent(Protocol):
+class Parent(NamedTuple):
     """The session that starts a subagent, as far as its channel knows it."""
 
     id: str
-
-    def record(self, kind: str, payload: JSON) -> object:
-        """Append one event."""
+    record: Callable[[str, JSON], object]
+    """Appends one event."""
 
 
 class Sidechains:
@@ -78,17 +80,19 @@ class Sidechains:
 
     def unfinished(self, session: str) -> list[UnfinishedSubagent]:
         """Find the subagents of a session whose logs have no end, oldest name first."""
-        paths = sorted(self.folder.glob("*.jsonl"))
-        if self._session is not None:
-            paths = [path for path in paths if self._owner(path) == session]
+        paths = self._logs(session)
         return [entry for path in paths if (entry := _read_unfinished(path)) is not None]
 
     def used(self) -> int:
         """How many bytes all children of the session have written, those of others included."""
-        paths = list(self.folder.glob("*.jsonl"))
-        if self._session is not None:
-            paths = [path for path in paths if self._owner(path) == self._session]
-        return sum(path.stat().st_size for path in paths)
+        return sum(path.stat().st_size for path in self._logs(self._session))
+
+    def _logs(self, session: str | None) -> list[Path]:
+        """List the logs of a session's children."""
+        paths = [self.folder / name for name in names_in(self.folder) if name.endswith(".jsonl")]
+        if self._session is None:
+            return paths
+        return [path for path in paths if self._owner(path) == session]
 
     def _owner(self, path: Path) -> str | None:
         """Whose child wrote a file, by its header; None when it does not say."""
@@ -112,7 +116,8 @@ class Sidechains:
             self._looked_for -= size
 
 
-class Sidechain:
+@checked
+class Sidechain(MessageRecorder[str]):
     """One subagent's channel, open for writing."""
 
     def __init__(
@@ -125,9 +130,7 @@ class Sidechain:
         agent_id: str | None = None,
     ) -> None:
         """Begin a log under an id of the caller's, or one that is drawn."""
-        if agent_id is not None and not layout.is_id(agent_id):
-            raise ThenceError(f"not an id: {agent_id[:80]!r}", hint="1 to 64 of A-Z a-z 0-9 _ -")
-        self.agent_id = agent_id or uuid7()
+        self.agent_id = uuid7() if agent_id is None else checked_id(agent_id)
         self.name = agent
         self.completion_status: Status | Literal["running"] = "running"
         self.summary: str | None = None
@@ -137,33 +140,40 @@ class Sidechain:
         self._tip: str | None = None
         self._log: Log | None = None
         self._spill = home.spill() if home is not None and home.spill is not None else None
+        header = header_of(parent.id, agent_id=self.agent_id, name=agent)
+        self._tip, line = self._encode("header", header)
         if home is not None:
             self.path = home.folder / f"{self.agent_id}.jsonl"
-            if agent_id is not None and self.path.exists():
+            if not begin(self.path, line, durable=home.durability != "none"):
                 raise Conflict(f"subagent {agent_id} exists", hint="choose another id, or none")
-            self._log = Log(self.path, durability=home.durability)
-        try:
-            self.record("header", header_of(parent.id, agent_id=self.agent_id, name=agent))
-        except BaseException:  # whatever it was: let go, then pass it on
-            if self._log is not None:
-                self._log.close()
-            raise
+            self._log = Log(self.path, durability=home.durability, begun=True)
         self._tell()
 
+    @checks_itself
     def record(self, kind: str, payload: JSON) -> str:
-        """Append one event to the child's own log."""
+        """Append one event to the child's own log and return its id."""
+        check_event(kind, payload)
+        return self._write(kind, payload)
+
+    def _write(self, kind: str, payload: JSON) -> str:
+        """Append one event that was checked, or that is the library's own."""
+        uuid, line = self._encode(kind, payload)
+        if self._log is not None:
+            self._log.append(line)
+        self._tip = uuid
+        return uuid
+
+    def _encode(self, kind: str, payload: JSON) -> tuple[str, bytes]:
+        """Return the id and the line of an event for which there is room."""
         if self._spill is not None:
             payload = self._spill.record(kind, payload)
         event = Event(kind, now_text(), uuid7(), self._tip, payload)
-        line = codec.encode(event)
+        line = line_of(event)
         if self._home is not None:
             self._home.take(len(line), end=kind == "terminator")
-        if self._log is not None:
-            self._log.append(line)
-        self._tip = event.uuid
-        return event.uuid
+        return event.uuid, line
 
-    def finish(self, summary: str) -> None:
+    def finish(self, summary: Text) -> None:
         """The child is done: its log is on the disk, then the parent gets the summary."""
         self._end("finished", summary)
 
@@ -189,7 +199,7 @@ class Sidechain:
         if self._log is None:
             return
         try:
-            self.record("terminator", {"end_ts": now_text(), "reason": status})
+            self._write("terminator", {"end_ts": now_text(), "reason": status})
         finally:
             self._log.close()
 
@@ -218,8 +228,13 @@ class Sidechain:
 
 
 def _read_unfinished(path: Path) -> UnfinishedSubagent | None:
-    """Look at the first and the last line of a subagent's log; None when it has an end."""
+    """Look at the first and the last line of a subagent's log; None when it has an end.
+
+    Nor is one that was never begun a subagent: its parent never heard of it.
+    """
     with Segments([path]) as file:
+        if not file.is_begun:
+            return None
         first = codec.decode(file.read(0, file.line_end(0))).events
         stop = file.size
         if stop and file.read(stop - 1, stop) != b"\n":  # cut short by what killed it

@@ -168,7 +168,7 @@ def definitions() -> list[dict[str, JSON]]:
     """Return the tools as the Messages API takes them: name, description, input_schema."""
     event = _object(
         {
-            "type": _a("string", "What kind of event: user, assistant, summary or your own word."),
+            "type": _a("string", "What kind of event: user, assistant or your own word."),
             "payload": {"description": "Any JSON value; messages as the Messages API has them."},
             "uuid": _a("string", "Drawn by you; the same one again writes nothing."),
             "prev_uuid": {

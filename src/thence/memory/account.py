@@ -116,7 +116,7 @@ class Intervention(msgspec.Struct, frozen=True, omit_defaults=True):
     what: str
 
 
-class TestsSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+class TestsSeen(msgspec.Struct, omit_defaults=True):
     """What one runner was asked for, and what its last run said."""
 
     runner: str
@@ -178,7 +178,7 @@ class BranchCost(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt: str = ""
 
 
-class Subagent(msgspec.Struct, frozen=True, omit_defaults=True):
+class Subagent(msgspec.Struct, omit_defaults=True):
     """What a subagent of this session did. Those that are sessions of their own are edges."""
 
     channel: str
@@ -240,26 +240,6 @@ class Digest(msgspec.Struct, omit_defaults=True):
 # -- what is counted ------------------------------------------------------------------------
 
 
-class SubagentTally(msgspec.Struct, omit_defaults=True):
-    """What one subagent did so far."""
-
-    events: int = 0
-    calls: int = 0
-    failed: int = 0
-    tokens: int = 0
-    asked: str | None = None
-
-
-class RunnerTally(msgspec.Struct, omit_defaults=True):
-    """Runs of one runner of tests so far, and what the last of them says."""
-
-    runs: int = 0
-    red: int = 0
-    last_red: bool = False
-    last: int = 0
-    tests: Tests | None = None
-
-
 def _is_go_ahead(prompt: str) -> bool:
     """Return whether a prompt only says to go on: one short word, such as "yes" or "continue"."""
     return prompt.isascii() and len(prompt) <= _GO_AHEAD_CHARACTERS and len(prompt.split()) == 1
@@ -268,7 +248,6 @@ def _is_go_ahead(prompt: str) -> bool:
 class SnippetTally(msgspec.Struct, omit_defaults=True):
     """What was said, in short, so far."""
 
-    prompts: int = 0
     first_prompt: str = ""
     last_prompt: str = ""
     last_reply: str = ""
@@ -277,16 +256,16 @@ class SnippetTally(msgspec.Struct, omit_defaults=True):
     def add(self, timeline: SessionTimeline) -> None:
         """Quote the next part of a session."""
         turns = [turn for turn in timeline.turns if turn.prompt and turn.text.strip()]
-        for at, turn in enumerate(turns, self.prompts):
-            if not at or (_is_go_ahead(self.first_prompt) and not _is_go_ahead(turn.text)):
+        for turn in turns:
+            is_first = not self.first_prompt
+            if is_first or (_is_go_ahead(self.first_prompt) and not _is_go_ahead(turn.text)):
                 self.first_prompt = short(turn.text, _FIRST_PROMPT_BYTES)
-            if not self.last_prompt or not _is_go_ahead(turn.text):
+            if is_first or not _is_go_ahead(turn.text):
                 self.last_prompt = short(turn.text, 200)
-            if not at:
+            if is_first:
                 continue
             if len(self.corrections) < _MAX_CORRECTIONS and timeline.correction(turn) is not None:
                 self.corrections.append(short(turn.text, 160))
-        self.prompts += len(turns)
         replies = (event for event in reversed(timeline.spoken) if event.kind == "assistant_msg")
         if (reply := next(replies, None)) is not None:
             self.last_reply = short(event_text(reply), _LAST_REPLY_BYTES)
@@ -305,7 +284,7 @@ class DigestTally(msgspec.Struct, omit_defaults=True):
     retries: int = 0
     interventions: int = 0
     first_interventions: list[tuple[Place, Intervention]] = []
-    tests: dict[str, RunnerTally] = {}
+    tests: dict[str, TestsSeen] = {}
     files: dict[str, list[int]] = {}
     """Reads, edits and red runs after these, by path."""
     fresh: set[str] = set()
@@ -314,7 +293,7 @@ class DigestTally(msgspec.Struct, omit_defaults=True):
     last_commands: list[Command] = []
     """The last first."""
     pulls: dict[str, Place] = {}
-    subagents: dict[str, SubagentTally] = {}
+    subagents: dict[str, Subagent] = {}
 
     def add(self, timeline: SessionTimeline, tasks: Sequence[TaskPattern] = TASKS) -> None:
         """Count the next part of a session."""
@@ -373,10 +352,13 @@ class DigestTally(msgspec.Struct, omit_defaults=True):
     def _add_line(self, timeline: SessionTimeline) -> None:
         """Count the runs of tests and the commands of the line."""
         for run in timeline.runs:
-            seen = self.tests.setdefault(run.runner, RunnerTally())
+            new = TestsSeen(short(run.runner, 80), 0, 0, last_red=False, last=0)
+            seen = self.tests.setdefault(run.runner, new)
             seen.runs += 1
             seen.red += run.red
-            seen.last_red, seen.last, seen.tests = run.red, run.call.call.event_id, run.tests
+            seen.last_red, seen.last = run.red, run.call.call.event_id
+            counts = run.tests or Tests(run.runner)
+            seen.passed, seen.failed, seen.skipped = counts.passed, counts.failed, counts.skipped
         commands = list(_commands(timeline))
         self.commands += len(commands)
         last = [*commands[::-1], *self.last_commands]
@@ -385,10 +367,11 @@ class DigestTally(msgspec.Struct, omit_defaults=True):
     def _add_subagents(self, timeline: SessionTimeline) -> None:
         for event in timeline.events:
             if event.is_sidechain:
-                seen = self.subagents.setdefault(event.channel, SubagentTally())
+                new = Subagent(short(event.channel, 120))
+                seen = self.subagents.setdefault(event.channel, new)
                 seen.events += 1
                 seen.calls += event.kind == "tool_call"
-                if seen.asked is None and event.kind == "user_msg":
+                if not seen.asked and event.kind == "user_msg":
                     seen.asked = short(event_text(event), 160)
         if self.subagents:
             for bill in timeline.bills:
@@ -453,13 +436,15 @@ def account(
     _fill(out, "subagent_errors", _errors(tally, in_subagents=True))
     steps_in = [entry for _, entry in tally.first_interventions]
     _fill(out, "interventions", steps_in, tally.interventions)
-    _fill(out, "tests", _tests(tally))
+    tests = sorted(tally.tests.values(), key=lambda seen: (-seen.runs, seen.runner))
+    _fill(out, "tests", tests)
     _fill(out, "files", _files(tally, session.cwd))
     _fill(out, "commands", tally.last_commands, tally.commands)
     _fill(out, "pulls", _pulls(tally, timeline.session.head.pull_request))
     _fill(out, "todos", _todos(tally.todos, ended_well=ended_well))
     _fill(out, "branches", _branches(branches), branches.count)
-    _fill(out, "subagents", _subagents(tally))
+    subagents = sorted(tally.subagents.values(), key=lambda seen: (-seen.tokens, seen.channel))
+    _fill(out, "subagents", subagents)
     return _shorten_lists(out)
 
 
@@ -578,24 +563,7 @@ def noteworthy(script: str) -> str | None:
     return None
 
 
-# -- tests and files ------------------------------------------------------------------------
-
-
-def _tests(tally: DigestTally) -> list[TestsSeen]:
-    out = [
-        TestsSeen(
-            short(runner, 80),
-            seen.runs,
-            seen.red,
-            seen.last_red,
-            seen.last,
-            seen.tests.passed if seen.tests else None,
-            seen.tests.failed if seen.tests else None,
-            seen.tests.skipped if seen.tests else None,
-        )
-        for runner, seen in tally.tests.items()
-    ]
-    return sorted(out, key=lambda seen: (-seen.runs, seen.runner))
+# -- files ----------------------------------------------------------------------------------
 
 
 def _files(tally: DigestTally, cwd: str | None) -> list[FileTouched]:
@@ -661,13 +629,3 @@ def _branches(branches: BranchTally) -> list[BranchCost]:
         )
         for branch in branches.dearest
     ]
-
-
-def _subagents(tally: DigestTally) -> list[Subagent]:
-    out = [
-        Subagent(
-            short(channel, 120), seen.events, seen.calls, seen.failed, seen.tokens, seen.asked or ""
-        )
-        for channel, seen in tally.subagents.items()
-    ]
-    return sorted(out, key=lambda subagent: (-subagent.tokens, subagent.channel))

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from thence import system
-from thence.errors import NotAppendable, NotReadable
+from thence.errors import NotAppendable, NotReadable, remedy
 from thence.memory.rows import CURSOR
 from thence.memory.sqlite_rows import TIER_1
 
@@ -44,7 +44,7 @@ def save(store: Path, to: Path) -> int:
     try:
         _write(store, to)
     except (OSError, apsw.Error) as error:
-        raise NotAppendable(f"cannot save to {to}: {error}", hint="check free space") from error
+        raise NotAppendable(f"cannot save to {to}: {error}", hint=remedy(error)) from error
     return to.stat().st_size
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, tzinfo
 from pathlib import PurePath
@@ -10,11 +11,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from thence.format.figures import TICKS
+from thence.format.figures import TICKS, clean, several
 from thence.format.records import JSON
 from thence.memory import prices
 from thence.memory.labels import Label, add_labels
 from thence.memory.local_days import LocalDays, Period, period_start
+from thence.memory.pricelist import SHIPPED
 from thence.memory.pull_requests import pulls_by_session
 from thence.memory.store import Filter, Group, SessionRow, Store, Total
 
@@ -59,6 +61,14 @@ class CostTable:
         bounded = msgspec.structs.replace(wanted, is_lower_bound=True)
         self.bounds = list(store.sessions(bounded)) if self.total.is_lower_bound else []
         self.unpriced = _unpriced_models(store, wanted) if self.total.unpriced else []
+
+    @property
+    def bound_note(self) -> str:
+        """In how many sessions usage is missing, and what most of them lack; empty for none."""
+        reasons = Counter(why for row in self.bounds for why in row.lower_bound)
+        most = "".join(why for why, _ in reasons.most_common(1))
+        what = several(len(self.bounds), "session")
+        return f"{what} with missing or incomplete usage ({clean(most)})" if most else ""
 
     def object(self) -> dict[str, JSON]:
         """Return the table as an object, in dollars and tokens."""
@@ -172,12 +182,15 @@ def _unpriced_models(store: Store, wanted: Filter) -> list[Unpriced]:
     """Return the models some of whose tokens have no known price, the most tokens first."""
     parts = [total for total in store.totals(["model"], wanted) if total.unpriced]
     parts.sort(key=lambda total: -total.unpriced)
-    return [Unpriced(total.key[0] or "", total.unpriced, _why(total.key[0])) for total in parts]
+    return [Unpriced(total.key[0] or "", total.unpriced, _why(total)) for total in parts]
 
 
-def _why(model: str | None) -> str:
-    if model and prices.is_listed(model):
+def _why(total: Total) -> str:
+    """Return why some responses have no price; others of the same model may have one."""
+    if total.key[0] and prices.is_listed(SHIPPED, total.key[0]):
         return "price unknown for this tier or prompt length"
+    if total.ticks:
+        return "their responses have no cost in the log, and the model no list price"
     return "no price known for this model"
 
 

@@ -116,6 +116,10 @@ def digesters(wanted: tuple[str, ...] | None = None) -> Mapping[str, Digester]:
     for point in sorted(points, key=lambda point: not is_ours(point)):
         try:
             with foreign():
+                if not is_ours(point):
+                    from thence.agents.guard import try_import
+
+                    try_import(point)  # in this process it could not be stopped
                 made = point.load()()
                 if not isinstance(made, Digester) or not isinstance(made.name, str):
                     raise TypeError("it lacks a name or digest(timeline, row)")
@@ -183,20 +187,20 @@ def digest_stored(
     store: Store,
     row: SessionRow,
     *,
-    tasks: Iterable[TaskPattern] | None = None,
-    others: Mapping[str, Digester] | None = None,
+    tasks: tuple[TaskPattern, ...] | None,
+    others: Mapping[str, Digester] | None,
 ) -> DigestRecord:
     """Return the digest of a stored session, from its last digest on where the store has a state.
 
     The cost then follows what is new. The digesters of other packages see all of a session.
     """
     uid = row.session.session_uid
+    tasks = TASKS if tasks is None else tasks
     tail, known = store.tail(uid), digesters() if others is None else others
     fold = tail.state if tail is not None and not tail.row.carried_change else None
-    patterns = TASKS if tasks is None else tuple(tasks)
     if fold is not None and known.keys() <= {BuiltIn.name}:
         body = store.digest_state(uid)
-        before = unpack_state(body, fold.since, patterns) if body is not None else None
+        before = unpack_state(body, fold.since, tasks) if body is not None else None
         if before is not None:
             session = read_since_digest(store, row, before.anchors, before.window)
             with contextlib.suppress(StateMissing):
@@ -210,11 +214,11 @@ class PieceDigest:
     def __init__(
         self,
         blobs: BlobStore,
-        tasks: Iterable[TaskPattern] | None,
+        tasks: tuple[TaskPattern, ...] | None,
         others: Mapping[str, Digester] | None,
     ) -> None:
         self._blobs = blobs
-        self._tasks = TASKS if tasks is None else tuple(tasks)
+        self._tasks = TASKS if tasks is None else tasks
         self._others = digesters() if others is None else others
         self._is_begun = False
         self._state: bytes | None = None

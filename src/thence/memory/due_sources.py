@@ -17,20 +17,15 @@ from typing import Final
 import msgspec
 
 from thence.agents import Adapter, Source
-from thence.agents.files import (
-    REWRITTEN,
-    SKIPPED_LINKS,
-    SOURCE_GONE,
-    UNREADABLE,
-    is_unchanged,
-    measure_source,
-    start_of,
-)
-from thence.memory import fields
+from thence.agents.files import REWRITTEN, SOURCE_GONE, is_unchanged, measure_source, start_of
+from thence.agents.looks import Look
+from thence.agents.row_sources import database_stamp
+from thence.agents.unread import Unread
+from thence.format.derived_events import time_of
 from thence.memory.derivation import Fingerprint
 from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
-from thence.memory.redact import Redactor
-from thence.memory.reports import Outcome, Progress, SweepReport
+from thence.memory.gate import Gate
+from thence.memory.reports import Progress, SweepReport
 from thence.memory.session_sources import (
     SourceReader,
     are_known,
@@ -40,6 +35,7 @@ from thence.memory.session_sources import (
     unite,
 )
 from thence.memory.store import Filter, Inventory, SessionRow, Store, SweepEntry
+from thence.memory.stored_paths import locate, printable, printable_source
 
 REST_S: Final = 60.0
 """Seconds without a new line after which a session that grew is digested again."""
@@ -64,22 +60,27 @@ class DueSources:
     def __init__(
         self,
         adapters: Mapping[str, Adapter],
-        redactor: Redactor,
+        gate: Gate,
         fingerprint: Fingerprint,
         report: SweepReport,
         *,
         progress: Callable[[Progress], None],
         exclude: Iterable[str] = (),
         anew: Collection[str] = (),
+        unread: Iterable[Unread] = (),
     ) -> None:
-        """Get ready; the sessions in `anew` are due from the start, changed or not."""
+        """Get ready; the sessions in `anew` are due from the start, changed or not.
+
+        `unread` is what an earlier sweep could not read.
+        """
         self._adapters = adapters
-        self._redactor = redactor
+        self._gate = gate
         self._fingerprint = fingerprint
         self.report = report
         self.exclude = Exclusion(exclude)
         self._anew = frozenset(anew)
         self._progress = progress
+        self.look = Look(unread)
         self.altered: set[str] = set()
         """Sessions whose source lacks some of what was read: never read from the start."""
         self.empty_roots: list[tuple[str, Path]] = []
@@ -90,7 +91,7 @@ class DueSources:
     def known_of_found(self, store: Store, roots: Mapping[str, Sequence[Path]]) -> Inventory:
         """Return what a store knows of the sessions that the readers find."""
         sources = [
-            fields.printable_source(source)
+            printable_source(source)
             for name, places in roots.items()
             for place in places
             for source in self._adapters[name].find(place)
@@ -98,7 +99,7 @@ class DueSources:
         known = store.known({source.uid for source in sources})
         unknown = [source for source in sources if source.uid not in known.sessions]
         if unknown:  # new, or stored under a name without a secret
-            uids = {fields.clean_source(source, self._redactor).uid for source in unknown}
+            uids = {self._gate.source(source).uid for source in unknown}
             known.sessions |= store.known(uids).sessions
         return known
 
@@ -112,22 +113,17 @@ class DueSources:
         none is early in one sweep and late in the next.
         """
         sources: dict[str, tuple[str, list[Source]]] = {}
-        SKIPPED_LINKS.clear()
-        UNREADABLE.clear()
         for name, places in roots.items():
             for place in places:
                 before = self.report.sources
-                for candidate in self._adapters[name].find(place):
+                for candidate in self.look.find(self._adapters[name], place):
                     uid, source = self._clean_source(candidate, known)
                     self.report.sources += 1
                     sources.setdefault(uid, (name, []))[1].append(source)
                 if self.report.sources == before:
                     self.empty_roots.append((name, place))
                 self._progress(Progress("find", all_sources=self.report.sources))
-        self.report.links = sorted(map(fields.printable, SKIPPED_LINKS))
-        self.report.failed += len(UNREADABLE)
-        for path, why in sorted(UNREADABLE.items()):
-            self.report.outcomes.append(Outcome("", fields.printable(path), "failed", why=why))
+        self.report.failed += sum(item.kind in ("database", "folder") for item in self.look.unread)
         by_uid = {
             uid: (name, arrange(copies, known.sessions.get(uid)))
             for uid, (name, copies) in sources.items()
@@ -156,7 +152,7 @@ class DueSources:
 
         Names that are stored already are not looked at again, unless by other rules.
         """
-        source = fields.printable_source(source)
+        source = printable_source(source)
         uid = source.uid
         before = known.sessions.get(uid)
         if (
@@ -165,7 +161,7 @@ class DueSources:
             and are_known(source, before.cursor)
         ):
             return uid, source
-        source = fields.clean_source(source, self._redactor)
+        source = self._gate.source(source)
         return source.uid, source
 
     def _job(
@@ -188,6 +184,12 @@ class DueSources:
         if self.exclude and any(map(self._is_excluded, copies)):
             self.report.excluded += len(copies)
             return None
+        if source.files and source.files[0].rows is not None:
+            failed = self.look.known(database_stamp(source.path), "session")
+            if failed is not None:  # nobody wrote to the database since
+                self.look.add([msgspec.structs.replace(failed, count=1)])
+                self.report.failed += 1
+                return None
         done = 0
         if before is not None and not before.evicted and not is_stale:
             done = sum(mark.offset for mark in before.cursor.marks.values())
@@ -232,7 +234,7 @@ class DueSources:
     ) -> dict[str, str]:
         """Return where the sources of sessions are now that came back, moved, or are gone: ""."""
         starts = {
-            name: tuple(f"{fields.printable(str(place))}/" for place in places)
+            name: tuple(f"{printable(str(place))}/" for place in places)
             for name, places in roots.items()
         }
         changed: dict[str, str] = {}
@@ -246,16 +248,14 @@ class DueSources:
             if uid in sources:
                 if not entry.gone and entry.path == sources[uid][1][0].path:
                     continue
-                path, place = fields.printable(sources[uid][1][0].path), fields.locate(entry.path)
+                path, place = printable(sources[uid][1][0].path), locate(entry.path)
                 if entry.gone or (path != place and not os.path.lexists(place)):
                     changed[uid] = path
             elif (
                 not entry.gone
-                and fields.is_below(
-                    entry.path, starts.get(uid.partition(":")[0], ()), self._redactor
-                )
+                and self._gate.is_below(entry.path, starts.get(uid.partition(":")[0], ()))
                 # A database that others were found in no longer holds this one.
-                and ((place := fields.locate(entry.path)) in read or not os.path.lexists(place))
+                and ((place := locate(entry.path)) in read or not os.path.lexists(place))
             ):
                 changed[uid] = ""
         return changed
@@ -283,8 +283,6 @@ def due_digests(store: Store, *, all_due: bool) -> list[SessionRow]:
     rows = list(store.sessions(Filter(analysed=False, evicted=False)))
     if all_due or not rows:
         return rows
-    from thence.format.derived_events import time_of
-
     since = datetime.now(UTC) - timedelta(seconds=REST_S)
     moments = {row.session.session_uid: time_of(row.session.ended_at) for row in rows}
     busy = [uid for uid, moment in moments.items() if moment is not None and moment > since]

@@ -13,15 +13,17 @@ from typing import Literal
 from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
+from thence.memory.session_status import Now, digests_now
 from thence.memory.store import Filter, Store
 
 # -- which ----------------------------------------------------------------------------------
 
 
-def sessions_touching(store: Store, wanted: Filter, path: str) -> list[dict[str, JSON]]:
+def sessions_touching(store: Store, wanted: Filter, path: str, now: Now) -> list[dict[str, JSON]]:
     """Return the sessions whose digest names the file, the newest first."""
     names = _names(path)
-    out: list[dict[str, JSON]] = []
+    touched: dict[str, list[dict[str, JSON]]] = {}
+    digests: list[dict[str, JSON]] = []
     for digest in store.read_table("digests", wanted):
         listed = digest.get("files")
         files = [
@@ -30,16 +32,16 @@ def sessions_touching(store: Store, wanted: Filter, path: str) -> list[dict[str,
             if isinstance(entry, dict) and _is(entry.get("path"), digest.get("cwd"), names)
         ]
         if files:
-            out.append(
-                {
-                    "session_uid": digest["uid"],
-                    "title": digest.get("title"),
-                    "ended_at": digest.get("ended_at"),
-                    "outcome": digest.get("outcome"),
-                    "cwd": digest.get("cwd"),
-                    "files": files,
-                }
-            )
+            touched[digest["uid"]] = files
+            digests.append(digest)
+    out: list[dict[str, JSON]] = [
+        {
+            "session_uid": digest["uid"],
+            **{name: digest.get(name) for name in ("title", "ended_at", "outcome", "cwd")},
+            "files": touched[digest["uid"]],
+        }
+        for digest in digests_now(store, digests, now)
+    ]
     out.sort(key=lambda entry: entry["ended_at"] or "", reverse=True)
     return out
 

@@ -9,12 +9,12 @@ state for the next time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from thence.agents import Cursor
 from thence.format import derived_events
-from thence.format import fold as session_fold
 from thence.format.fact_assembly import latest_texts
 from thence.format.facts import CallStatus, Edge, Fact
 from thence.format.fold import Fold, FoldState, Unfoldable, is_resumable
@@ -22,6 +22,7 @@ from thence.format.lineage import SHARED
 from thence.format.records import JSON, word
 from thence.format.session_graph import prompt_title
 from thence.format.stored import shorten_output
+from thence.memory.derivation import fold_number
 from thence.memory.spending import bills_of, merge_spend, spend_of, spent_of, with_price
 from thence.memory.store import (
     NothingStored,
@@ -36,6 +37,9 @@ from thence.memory.store import (
     pack_fold,
     unpack_facts,
 )
+
+if TYPE_CHECKING:
+    from thence.memory.pricelist import Prices
 
 
 class Growing:
@@ -52,15 +56,15 @@ class Growing:
 
     def has_event(self, event_id: int) -> bool:
         """Return whether an event has this id."""
-        return event_id in self._events or self.tail.has_event(event_id)
+        return event_id in self._events or self.tail.index.has_event(event_id)
 
     def has_call(self, call: str) -> bool:
         """Return whether a call or a result has this id."""
-        return call_key(call) in self._calls or self.tail.has_call(call)
+        return call_key(call) in self._calls or self.tail.index.has_call(call)
 
     def has_bill(self, usage_key: str) -> bool:
         """Return whether a record has this usage key."""
-        return usage_key in self._bills or self.tail.has_bill(usage_key)
+        return usage_key in self._bills or self.tail.index.has_bill(usage_key)
 
     @property
     def last_facts(self) -> list[Fact]:
@@ -105,10 +109,12 @@ class Growth:
         new: Sequence[Fact],
         *,
         torn: bool,
+        prices: Prices,
         shares: Shares = (frozenset(), frozenset(), ()),
     ) -> None:
         """Fold records into a session; `shares` are those of one that is not `grown`."""
         self.uid = uid
+        self._prices = prices
         self.grown = grown
         self.rebuilt: str | None = None
         self._stored: StoredSession | None = None
@@ -135,10 +141,12 @@ class Growth:
             before = self._stored.facts if self._stored is not None else ()
             self.delta = fold.add([*before, *new], torn=torn)
             self._sealed = ()
-        priced = {at: with_price(row) for at, row in self.delta.rows.items() if row.is_billed}
+        priced = {
+            at: with_price(row, prices) for at, row in self.delta.rows.items() if row.is_billed
+        }
         self.delta.rows |= priced
-        self._prices = {at: row.ticks for at, row in priced.items()}
-        more = spend_of(self.delta.sealed_bills, self._prices)
+        self._ticks = {at: row.ticks for at, row in priced.items()}
+        more = spend_of(self.delta.sealed_bills, prices, self._ticks)
         self._sealed = tuple(merge_spend(self._sealed, more))
         self.state = fold.state
 
@@ -150,12 +158,14 @@ class Growth:
     def change(self, row: SessionRow) -> SessionChange:
         """Return the rows that changed, with the session's own row and the fold's new state."""
         delta, until = self.delta, row.carried_until
-        spend = merge_spend(self._sealed, spend_of(delta.window_bills, self._prices))
+        spend = merge_spend(self._sealed, spend_of(delta.window_bills, self._prices, self._ticks))
         if until is not None:  # only a digest remembers its beginning; it is never continued
             later = [event for event in delta.events if (event.ts or "") > until]
-            spend = merge_spend(row.carried, spend_of(bills_of(later, derived_events.bills(later))))
+            bills = bills_of(later, derived_events.bills(later))
+            spend = merge_spend(row.carried, spend_of(bills, self._prices))
         row = _summed_row(
             row,
+            fold=fold_number(self._prices),
             title=delta.title,
             prompt=delta.sums.prompt,
             turn=delta.turn,
@@ -204,6 +214,7 @@ def _light_state(state: FoldState) -> FoldState:
 def _summed_row(
     row: SessionRow,
     *,
+    fold: int,
     title: str | None,
     prompt: str | None,
     turn: str,
@@ -233,7 +244,7 @@ def _summed_row(
         channels=dict(channels),
         agents=agents,
         events=sum(states.values()),
-        fold=session_fold.VERSION,
+        fold=fold,
     )
 
 
@@ -243,13 +254,13 @@ def subagents_of(about: Mapping[str, JSON], channels: Iterable[str]) -> dict[str
     return {name: known for name, known in agents.items() if any(known)}
 
 
-def rebuild(uid: str, stored: StoredSession) -> tuple[Growth, SessionRow]:
+def rebuild(uid: str, stored: StoredSession, prices: Prices) -> tuple[Growth, SessionRow]:
     """Return a stored session put together anew from its facts, and its next row."""
     tail = Tail(
         *(stored.row, stored.cursor, None, ()),
         *(stored.replayed, stored.billed, stored.ties, NothingStored()),
     )
-    growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn)
+    growth = Growth(uid, Growing(tail, lambda: stored), [], torn=stored.row.torn, prices=prices)
     known = {name: getattr(stored.row.session, name) for name in _OF_SOURCE}
     session = msgspec.structs.replace(growth.delta.session, **known)
     return growth, msgspec.structs.replace(

@@ -377,31 +377,27 @@ class SqliteWords:
         """Return the sessions whose title, made by the client or the user, has the words."""
         if not query.wanted:
             return []
-        tests = ["title_words MATCH ?", "s.evicted IS NULL"]
-        if self._sessions is not None:
-            tests.append(f"s.id IN ({','.join(map(str, self._sessions)) or 'NULL'})")
-        rows = every(
-            self._db,
-            "SELECT s.id, s.ended FROM title_words AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
-            f" WHERE {' AND '.join(tests)} ORDER BY w.rowid DESC LIMIT {MAX_TITLES}",
-            query.match,
-        )
+        rows = self._whole_sessions(query, "title_words", "s.evicted IS NULL")
         return [(-2 * number, number, ended or 0, TITLE, 0) for number, ended in rows]
 
     def _digests(self, query: Query) -> list[Row]:
         """Sessions whose events are gone are found by their digest."""
         if not self._has_digests:
             return []
-        tests = ["digest_words MATCH ?", "s.evicted IS NOT NULL"]
+        rows = self._whole_sessions(query, "digest_words", "s.evicted IS NOT NULL")
+        return [(-2 * number - 1, number, ended or 0, DIGEST, 0) for number, ended in rows]
+
+    def _whole_sessions(self, query: Query, table: str, test: str) -> list[tuple[int, int | None]]:
+        """Return the newest sessions whose words in a table answer, and when each ended."""
+        tests = [f"{table} MATCH ?", test]
         if self._sessions is not None:
             tests.append(f"s.id IN ({','.join(map(str, self._sessions)) or 'NULL'})")
-        rows = every(
+        return every(
             self._db,
-            "SELECT s.id, s.ended FROM digest_words AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
+            f"SELECT s.id, s.ended FROM {table} AS w JOIN sessions AS s ON s.id=w.rowid"  # noqa: S608
             f" WHERE {' AND '.join(tests)} ORDER BY w.rowid DESC LIMIT {MAX_TITLES}",
             query.match,
         )
-        return [(-2 * number - 1, number, ended or 0, DIGEST, 0) for number, ended in rows]
 
 
 def _session_ids(db: apsw.Connection, query: Query) -> list[int]:

@@ -7,7 +7,6 @@ kept stays kept when the source is rewritten or deleted; it is marked so.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,12 +15,11 @@ from msgspec.structs import force_setattr as set_field
 
 from thence.agents import Batch, Cursor, Mark, Source
 from thence.agents.files import clean_carry_with
-from thence.format import fact_assembly, outcomes, tools
+from thence.format import fact_assembly, outcomes
 from thence.format.facts import (
     COPIES_OF,
     WHOLE_OUTPUT,
     Block,
-    CallStatus,
     Edge,
     Fact,
     answers_of,
@@ -30,17 +28,18 @@ from thence.format.facts import (
     words_of,
 )
 from thence.format.fold import Delta, FoldState
-from thence.format.normal import Session, SessionEvent, one_line
+from thence.format.normal import SessionEvent
 from thence.format.records import JSON, Skipped, text_of, word
 from thence.format.sealing import all_calls
 from thence.format.stored import StoredEvent
 from thence.memory import storable_json
 from thence.memory.derivation import fingerprint
-from thence.memory.fields import clean_cursor, clean_fields, clean_path, clean_summaries
+from thence.memory.gate import Gate
 from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shorten_status
 from thence.memory.packs import BlobStore
 from thence.memory.payloads import salvage_payloads, with_payloads
-from thence.memory.redact import Redactor
+from thence.memory.placeholders import secrets_in
+from thence.memory.rulebook import Rulebook
 from thence.memory.search import meta
 from thence.memory.session_sources import SourceReader, size_of_first
 from thence.memory.spending import spend_from_row
@@ -56,14 +55,17 @@ from thence.memory.store import (
     Words,
     call_key,
     claims,
+    compress_facts,
+    encode_facts,
     owner_key,
-    pack_facts,
 )
 
 _INDEX_BYTES_PER_TEXT_BYTE = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
-_TEXT = {"type", "text"}
 _BASES = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
+MAX_SECRETS = 1000
+"""Secrets of one session that are told apart."""
+
 _MAX_NOTE_BYTES = 4096  # bytes of a note of the harness that are searched
 
 
@@ -103,6 +105,8 @@ class IngestResult(msgspec.Struct):
     bytes: int = 0
 
     new_events: int = 0
+    new_secrets: tuple[str, ...] = ()
+    """The secrets that were taken out of it, and of nothing of the session before."""
 
     @property
     def has_more(self) -> bool:
@@ -124,8 +128,8 @@ class _PackedFacts(NamedTuple):
 
     full: list[Fact]
     body: bytes
-    redacted: Mapping[str, int]
-    """Secrets in payloads, by rule."""
+    secrets: set[str]
+    """The secrets that were taken out of them, by kind and mark."""
 
 
 class _StoredCalls:
@@ -158,15 +162,11 @@ def _calls_in(facts: Iterable[Fact], names: Container[str]) -> dict[str, Block]:
 class Ingester:
     """Turns sources into changes of the store."""
 
-    def __init__(
-        self, blobs: BlobStore, redactor: Redactor, *, domains: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, blobs: BlobStore, gate: Gate, rules: Rulebook) -> None:
         self._blobs = blobs
-        self._redactor = redactor
-        self._domains = domains or {}
-        self._about: tuple[dict[str, JSON], dict[str, JSON]] = ({}, {})
-        self._redacted: Counter[str] = Counter()
-        self._fingerprint = fingerprint(redactor.version)
+        self._gate = gate
+        self._rules = rules
+        self._fingerprint = fingerprint(gate.version, rules.toolbox, rules.prices)
 
     def read(
         self,
@@ -203,9 +203,9 @@ class Ingester:
     def _read(self, adapter: SourceReader, source: Source, cursor: Cursor | None) -> Batch:
         """Read the next piece of a source; ids and names in it hold no secret."""
         # What the reader carries over is stored as well: nothing that is stored is exempt.
-        with clean_carry_with(self._redactor.redact_uncounted):
+        with clean_carry_with(self._gate.text):
             batch = adapter.read(source, cursor)
-        batch.events = clean_fields(batch.events, self._redactor)
+        batch.events = self._gate.names(batch.events)
         return batch
 
     def _recover_facts(self, lost: Sequence[Fact], source: Source, batch: Batch) -> list[Fact]:
@@ -234,7 +234,7 @@ class Ingester:
         begun = self._begun_texts(grown, new) if grown is not None else {}
         new = [_continue_text(begun[at], f) if at in begun else f for at, f in enumerate(new)]
         stored = self._pack_facts(source.uid, new, _StoredCalls(grown))
-        growth = Growth(source.uid, grown, stored.full, torn=batch.torn)
+        growth = Growth(source.uid, grown, stored.full, torn=batch.torn, prices=self._rules.prices)
         out.rebuilt = growth.rebuilt
         if growth.rebuilt is None:
             out.delta = growth.delta
@@ -248,10 +248,12 @@ class Ingester:
             )
         change = out.change = self._make_change(growth, stored, row, begun)
         out.fold = growth.state if change.fold else None
-        change.cursor = self._clean_cursor(batch.cursor)
-        before = grown.tail.row.events if grown is not None else 0
+        change.cursor = self._gate.cursor(batch.cursor)
+        before = grown.tail.row if grown is not None else None
         # A rewrite may leave fewer events than before.
-        out.new_events = max(change.row.events - before, 0)
+        out.new_events = max(change.row.events - (before.events if before else 0), 0)
+        old = frozenset(before.secrets if before else ())
+        out.new_secrets = tuple([name for name in change.row.secrets if name not in old])
         if not batch.done:
             tail = growth.tail(change)
             grown = grown or Growing(tail, lambda: None)
@@ -280,22 +282,20 @@ class Ingester:
 
     def reingest(self, uid: str, earlier: StoredSession, facts: list[Fact]) -> SessionChange:
         """Keep a session once more that is in the store alone, by the rules of today."""
-        stored = self._pack_facts(uid, clean_fields(facts, self._redactor), _StoredCalls(None))
+        stored = self._pack_facts(uid, self._gate.names(facts), _StoredCalls(None))
         shares = earlier.replayed, earlier.billed, earlier.ties
-        growth = Growth(uid, None, stored.full, torn=earlier.row.torn, shares=shares)
-        redact = self._redactor.redact_json
-        session = msgspec.convert(redact(msgspec.to_builtins(earlier.row.session)), Session)
+        prices = self._rules.prices
+        growth = Growth(uid, None, stored.full, torn=earlier.row.torn, prices=prices, shares=shares)
         row = msgspec.structs.replace(
-            earlier.row,
-            session=session,
+            self._gate.row(earlier.row),
             change=earlier.row.change + 1,
             redactor=self._fingerprint.redaction,
-            reader=self._fingerprint.reader,
+            reader=self._fingerprint.reader_of(uid),
             fold=self._fingerprint.fold,
             pack_bytes=0,  # payloads are packed anew
         )
         change = self._make_change(growth, stored, row)
-        change.cursor = self._clean_cursor(earlier.cursor)
+        change.cursor = self._gate.cursor(earlier.cursor)
         change.replayed, change.billed, change.ties = earlier.replayed, earlier.billed, earlier.ties
         return change
 
@@ -311,13 +311,12 @@ class Ingester:
     ) -> SessionChange:
         """Store a session that a file brought: no log of this machine holds it."""
         uid = source.uid
-        stored = self._pack_facts(
-            uid, clean_fields(list(facts), self._redactor), _StoredCalls(None)
-        )
-        growth = Growth(uid, None, stored.full, torn=torn, shares=shares)
+        stored = self._pack_facts(uid, self._gate.names(list(facts)), _StoredCalls(None))
+        prices = self._rules.prices
+        growth = Growth(uid, None, stored.full, torn=torn, prices=prices, shares=shares)
         row = self._row(growth, source, Batch([], [], Cursor(), torn=torn), known)
         # No source of this machine can give it again.
-        row = msgspec.structs.replace(self.clean_row(row), gone=True, imported=origin)
+        row = msgspec.structs.replace(self._gate.row(row), gone=True, imported=origin)
         change = self._make_change(growth, stored, row)
         change.replayed, change.billed, change.ties = shares
         return change
@@ -325,8 +324,9 @@ class Ingester:
     def rebuild(self, uid: str, stored: StoredSession) -> SessionChange:
         """Return the rows of a stored session as its facts, payloads included, give them today."""
         outcomes.add_tones(stored.facts)
-        growth, row = rebuild(uid, stored)
-        change = self._make_change(growth, _PackedFacts([], b"", {}), row)
+        growth, row = rebuild(uid, stored, self._rules.prices)
+        secrets = secrets_in(encode_facts(stored.facts))
+        change = self._make_change(growth, _PackedFacts([], b"", secrets), row)
         change.cursor = stored.cursor
         return change
 
@@ -337,27 +337,13 @@ class Ingester:
 
         `row` and `cursor` are those of the store the facts come from, the row clean.
         """
-        facts = clean_fields(list(facts), self._redactor)
+        facts = self._gate.names(list(facts))
         stored = self._pack_facts(uid, facts, _StoredCalls(grown, facts))
-        growth = Growth(uid, grown, stored.full, torn=row.torn)
+        growth = Growth(uid, grown, stored.full, torn=row.torn, prices=self._rules.prices)
         change = self._make_change(growth, stored, row)
-        change.cursor = self._clean_cursor(cursor)
+        change.cursor = self._gate.cursor(cursor)
         rest = grown.after(growth.tail(change), change, stored.full)
         return OutgoingPiece(change, rest, growth.rebuilt)
-
-    def _clean_cursor(self, cursor: Cursor) -> Cursor:
-        """Return a cursor that can be stored, whatever the adapter remembers of the log in it."""
-        try:
-            msgspec.msgpack.encode(cursor)
-        except storable_json.UNSPELLABLE:
-            cursor = storable_json.plain_cursor(cursor)
-        return clean_cursor(cursor, self._redactor)
-
-    def clean_row(self, row: SessionRow) -> SessionRow:
-        """Return a row by the rules of today."""
-        fields = msgspec.to_builtins(row)
-        clean = self._redactor.redact_json(fields)
-        return row if clean == fields else msgspec.convert(clean, SessionRow)
 
     def sync(self) -> None:
         """Return when the payloads of all changes so far are on the disk."""
@@ -370,95 +356,25 @@ class Ingester:
 
         What calls do and how they ended is noted with them: no reader needs payloads for that.
         """
-        bodies: list[bytes] = []
-        redacted = self._redacted = Counter()
-        full = [self._clean(fact, bodies) for fact in facts]
-        full = clean_summaries(full, self._redactor)
+        full, bodies = self._gate.texts(facts)
+        toolbox = self._rules.toolbox.of(uid.partition(":")[0])
+        calls = outcomes.add_effects(full, toolbox)
         refs = self._blobs.append(uid, bodies, sync=False) if bodies else ()
+        secrets = secrets_in(*bodies)
         del bodies
         # In their place, frozen or not: the facts of a read are nobody else's, and they are many.
         filled = [block for fact in full for block in fact.blocks if block.payload is not None]
         for block, ref in zip(filled, refs, strict=True):
             set_field(block, "ref", ref)
-        calls = outcomes.add_effects(full)
-        outcomes.add_evidence(
-            full, {**earlier.calls_of(full, calls), **calls}, merge_statuses(full)
-        )
+        calls = {**earlier.calls_of(full, calls), **calls}
+        outcomes.add_evidence(full, calls, merge_statuses(full), toolbox)
         try:
-            return _PackedFacts(full, _pack_without_payloads(full, filled), redacted)
+            encoded = _encode_without_payloads(full, filled)
         except storable_json.UNSPELLABLE:
             full = [storable_json.plain_fact(fact) for fact in full]
-            return _PackedFacts(full, pack_facts([light(fact) for fact in full]), redacted)
-
-    def _clean(self, fact: Fact, bodies: list[bytes]) -> Fact:
-        blocks: list[Block] | None = None
-        for number, block in enumerate(fact.blocks):
-            if block.payload is None:
-                continue
-            try:
-                body = storable_json.encode(block.payload)
-            except storable_json.UNSPELLABLE:
-                plain = storable_json.plain(block.payload)
-                block = msgspec.structs.replace(block, payload=plain)  # noqa: PLW2901 - in its place
-                blocks = list(fact.blocks) if blocks is None else blocks
-                blocks[number] = block
-                body = storable_json.encode(plain)
-            # One look at all of it tells for most payloads that there is nothing to find.
-            if suspects := self._redactor.doubts(body):
-                clean = self._clean_block(block, suspects)
-                if clean is not block:
-                    blocks = list(fact.blocks) if blocks is None else blocks
-                    blocks[number] = clean
-                    body = storable_json.encode(clean.payload)
-            bodies.append(body)
-        about = self._clean_about(fact.about) if fact.about else fact.about
-        statuses = (
-            tuple(self._clean_status(status) for status in fact.told) if fact.told else fact.told
-        )
-        if blocks is None and about == fact.about and statuses == fact.told:
-            return fact
-        clean_blocks = tuple(blocks) if blocks is not None else fact.blocks
-        return msgspec.structs.replace(fact, blocks=clean_blocks, about=about, told=statuses)
-
-    def _clean_block(self, block: Block, suspects: list[int]) -> Block:
-        counts = self._redactor.counts
-        before = dict(counts)
-        payload = self._clean_payload(block.payload, suspects)
-        if payload is block.payload:  # then nothing was counted
-            return block
-        self._redacted += counts - Counter(before)
-        if payload == block.payload:
-            return block
-        # The summary may hold a secret cut in two, which no rule would know: it is made anew.
-        if block.kind == "tool_call":
-            summary = tools.summary(block.tool or "", payload)
-        else:
-            summary = one_line(words_of(msgspec.structs.replace(block, payload=payload), 4000))
-        return msgspec.structs.replace(block, payload=payload, summary=summary)
-
-    def _clean_payload(self, payload: JSON, suspects: list[int]) -> JSON:
-        """Clean a payload: a bare text, as most are, needs no walk and no second look."""
-        if isinstance(payload, str):
-            return self._redactor.redact(payload, suspects)
-        if isinstance(payload, dict) and payload.keys() == _TEXT and payload["type"] == "text":
-            text = payload["text"]
-            if isinstance(text, str):
-                clean = self._redactor.redact(text, suspects)
-                return payload if clean is text else {**payload, "text": clean}
-        return self._redactor.redact_json(payload, suspects)
-
-    def _clean_about(self, about: dict[str, JSON]) -> dict[str, JSON]:
-        """Clean what a record says of its session; most say the same as the one before."""
-        last, clean = self._about
-        if about != last:
-            clean = self._redactor.redact_json(about)
-            self._about = about, clean
-        return clean
-
-    def _clean_status(self, status: CallStatus) -> CallStatus:
-        if not status.output:
-            return status
-        return msgspec.structs.replace(status, output=self._redactor.redact_json(status.output))
+            encoded = encode_facts([light(fact) for fact in full])
+        body = compress_facts(encoded) if full else b""
+        return _PackedFacts(full, body, secrets | secrets_in(encoded))
 
     # -- rows ---------------------------------------------------------------------------
 
@@ -474,7 +390,8 @@ class Ingester:
         change = growth.change(row)
         change.fresh = growth.grown is None
         known = growth.grown.tail.row.edges if growth.grown is not None else None
-        if known != change.row.edges:
+        # Copies without ids can be told from what is new by the log of their owner alone.
+        if known != change.row.edges or COPIES_OF in growth.delta.about:
             change.claims += _ties(growth.uid, change.row.edges, growth.delta.about)
         if growth.grown is not None:
             names = (fact.node.id for fact in stored.full if fact.blocks)
@@ -518,9 +435,9 @@ class Ingester:
             text += before.text_bytes
         packed = _frame_bytes(stored.full) + (before.pack_bytes if before else 0)
         size = packed + int(text * _INDEX_BYTES_PER_TEXT_BYTE) + _ROW_BYTES * change.row.events
-        redacted = dict(Counter(change.row.redacted) + Counter(stored.redacted))
+        secrets = tuple(sorted({*change.row.secrets, *stored.secrets})[:MAX_SECRETS])
         change.row = msgspec.structs.replace(
-            change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed, redacted=redacted
+            change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed, secrets=secrets
         )
         return change
 
@@ -539,15 +456,15 @@ class Ingester:
             msgspec.structs.replace(
                 session,
                 repo=repo or None,
-                domain=self._domains.get(repo or ""),
-                source_path=clean_path(source.path, self._redactor, cwd),
+                domain=self._rules.domains.get(repo or ""),
+                source_path=self._gate.path(source.path, cwd),
                 source_bytes=size,
             ),
-            files=tuple(clean_path(file.path, self._redactor, cwd) for file in source.files),
+            files=tuple(self._gate.path(file.path, cwd) for file in source.files),
             skipped=len(batch.skipped) + (before.skipped if before else 0),
             change=(before.change if before else known.change if known else 0) + 1,
             redactor=self._fingerprint.redaction,
-            reader=self._fingerprint.reader,
+            reader=self._fingerprint.reader_of(growth.uid),
             fold=self._fingerprint.fold,
             automated=bool(about.get("automated")),
             pull_request=word(about.get("pr")) or None,
@@ -556,7 +473,7 @@ class Ingester:
             carried=before.carried if before else (),
             carried_until=before.carried_until if before else None,
             carried_change=before.carried_change if before else 0,
-            redacted=before.redacted if before else {},
+            secrets=before.secrets if before else (),
             project=before.project if before else None,
         )
 
@@ -642,10 +559,8 @@ def _not_read_before(facts: list[Fact], grown: Growing | None) -> list[Fact]:
     return [f for f in facts if (f.file, f.generation, f.line, f.type) not in known]
 
 
-def _pack_without_payloads(facts: list[Fact], blocks: list[Block]) -> bytes:
+def _encode_without_payloads(facts: list[Fact], blocks: list[Block]) -> bytes:
     """Return facts as bytes without the payloads that blocks of them hold; they keep these."""
-    if not facts:
-        return b""
     payloads = [block.payload for block in blocks]
     with_statuses = [(fact, fact.told) for fact in facts if fact.told]
     try:
@@ -653,7 +568,7 @@ def _pack_without_payloads(facts: list[Fact], blocks: list[Block]) -> bytes:
             set_field(block, "payload", None)
         for fact, statuses in with_statuses:
             set_field(fact, "told", tuple([shorten_status(status) for status in statuses]))
-        return pack_facts(facts)
+        return encode_facts(facts)
     finally:
         for block, payload in zip(blocks, payloads, strict=True):
             set_field(block, "payload", payload)

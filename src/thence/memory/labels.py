@@ -1,4 +1,4 @@
-"""Names and tags that the user gave to sessions, read from the notes of the home.
+"""What the user says of sessions: names and tags, read from the notes of the home, and pins.
 
 A session has the name that was written last and is not removed. Tags are words: letters, digits,
 dashes, dots and underscores, in lower case.
@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from thence.agents import Cursor
+from thence.agents.profiles import agent_of, agents, stored_name
 from thence.errors import ThenceError
 from thence.format.normal import Session
 from thence.format.records import JSON
 from thence.memory.notes import ALL_KINDS, KINDS, Kind, Note, Origin, read_notes
-from thence.memory.search import MAX_ROWS, Query, SearchAnswer
-from thence.memory.store import SessionRow, Store
+from thence.memory.ranking import session_filter
+from thence.memory.search import MAX_ROWS, Query, SearchAnswer, named
+from thence.memory.store import SessionChange, SessionRow, Store
 
 MAX_NAME_CHARS: Final = 200
 """Characters of a name."""
@@ -116,12 +120,13 @@ def add_labels(rows: Sequence[SessionRow], labels: Mapping[str, Label]) -> list[
             out.append(row)
         else:
             title = label.name or row.title
-            out.append(msgspec.structs.replace(row, title=title, tags=label.tags))
+            out.append(replace(row, title=title, tags=label.tags))
     return out
 
 
 def tagged_uids(labels: Mapping[str, Label], tag: str) -> frozenset[str]:
-    """Return the uids of the sessions that have a tag."""
+    """Return the uids of the sessions that have a tag; BadQuery where none has it."""
+    named("tag", tag.lower(), sorted({tag for label in labels.values() for tag in label.tags}))
     return frozenset(uid for uid, label in labels.items() if tag.lower() in label.tags)
 
 
@@ -129,17 +134,50 @@ def with_tagged(query: Query, labels: Mapping[str, Label]) -> Query:
     """Return a question that knows which sessions have the tag it asks for."""
     if query.tag is None:
         return query
-    return msgspec.structs.replace(query, uids=tagged_uids(labels, query.tag))
+    return replace(query, uids=tagged_uids(labels, query.tag))
+
+
+def stored_agent(store: Store, name: str) -> str:
+    """Return the stored name of an agent that is installed, or has sessions in a store."""
+    stored = stored_name(name)
+    if agent_of(stored) is None:
+        there = [f"{total.key[0]}" for total in store.totals(["agent"])]
+        named("agent", stored, dict.fromkeys((*there, *agents())))
+    return stored
 
 
 def search(store: Store, query: Query, limit: int, offset: int = 0) -> SearchAnswer:
     """Return the best answers of a store, of sessions with a tag where one is asked for.
 
-    With words these are looked for among the best `CAP` answers; `capped` says if there are more.
+    With words these are looked for among the best `MAX_ROWS` answers; `capped` says if there are
+    more.
     """
+    if query.agent is not None:
+        stored_agent(store, query.agent)
+    if query.lists_sessions and query.ticks_over is None and query.ticks_under is None:
+        number = store.totals((), session_filter(query))[0].sessions
+        return replace(store.search(query, limit, offset), sessions=number)
     if query.uids is None or query.lists_sessions:
         return store.search(query, limit, offset)
     answer = store.search(query, MAX_ROWS)
     matches = [match for match in answer.matches if match.session_uid in query.uids]
-    capped = answer.capped or len(answer.matches) == MAX_ROWS
-    return msgspec.structs.replace(answer, matches=matches[offset : offset + limit], capped=capped)
+    return replace(
+        answer,
+        matches=matches[offset : offset + limit],
+        total=len(matches),
+        sessions=len({match.session_uid for match in matches}),
+        capped=answer.capped or answer.total > len(answer.matches),
+    )
+
+
+def set_pinned(store: Store, rows: Sequence[SessionRow], *, is_pinned: bool) -> None:
+    """Pin sessions or unpin them; the caller holds the lock of sweeps."""
+    known = store.known({row.session.session_uid for row in rows}).sessions
+    changes = []
+    for row in rows:
+        uid = row.session.session_uid
+        if row.pinned is not is_pinned:
+            # Of another machine's session nobody here knows how far it was read.
+            cursor = known[uid].cursor if uid in known else Cursor()
+            changes.append(SessionChange(msgspec.structs.replace(row, pinned=is_pinned), cursor))
+    store.write(changes)

@@ -8,7 +8,9 @@ names and tags are read by `memory.labels`.
 
 A note carries its origin: `cli` was typed on the command line, `viewer` in the viewer, `mcp` was
 written by an agent through the MCP server, `thence` tells of a loss, and `unknown` is from before
-origins were recorded. What a note says is data, whoever wrote it.
+origins were recorded. What a note says is data, whoever wrote it. A line that says `confirms`
+names a decision that the user did not write, or a session that a file brought, which later
+sessions may be told of.
 """
 
 from __future__ import annotations
@@ -22,16 +24,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from thence import system
 from thence.format import codec
+from thence.format.derived_events import time_of
 from thence.format.graph import State
 from thence.format.normal import SessionEvent, event_id, one_line
 from thence.format.records import JSON, Event
 from thence.memory.cjk_pairs import index_text
+from thence.memory.local_days import millis
+from thence.memory.origins import Confirmations, describe_origin
 
 if TYPE_CHECKING:
     from thence.memory.search import Query
+    from thence.memory.store import SessionRow
 
 Kind = Literal["decision", "note", "name", "tag"]
 Origin = Literal["cli", "viewer", "mcp", "thence", "unknown"]
@@ -42,10 +49,12 @@ KINDS: Final[tuple[Kind, ...]] = ("decision", "note")
 AUTHORS: Final[dict[Origin, str]] = {
     "cli": "written on the command line",
     "viewer": "written in the viewer",
-    "mcp": "written by an agent via MCP",
+    "mcp": "by an agent",
     "thence": "written by thence itself",
     "unknown": "author not recorded",
 }
+OWN: Final[frozenset[Origin]] = frozenset({"cli", "viewer", "thence"})
+"""Origins of what the user wrote, or thence for the user: nobody has to confirm it."""
 ANNOUNCED_DAYS: Final = 7
 """Days for which it is announced that sessions go by their age, before the first ones go."""
 CHANNEL: Final = "notes"
@@ -68,11 +77,34 @@ class Note(msgspec.Struct, frozen=True):
     cwd: str | None = None
     event_id: int | None = None
     """The event of its session that it is; None for labels and for what belongs to no session."""
+    machine: str | None = None
+    """The other machine that it was written on, as that calls itself."""
+    is_confirmed: bool | None = None
+    """Whether the user confirmed what somebody else wrote; None for the user's own."""
 
     @property
     def author(self) -> str:
         """How it came to be written, for people."""
-        return AUTHORS[self.origin]
+        return describe_origin(
+            author=AUTHORS[self.origin],
+            machine=self.machine or "",
+            is_confirmed=self.is_confirmed,
+        )
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether hooks leave it out until the user confirms it."""
+        return self.is_confirmed is False
+
+    @property
+    def foreign_author(self) -> str:
+        """Who wrote it, in words, where that was not the user on this machine; else empty."""
+        return "" if self.origin in OWN and self.machine is None else self.author
+
+    @property
+    def marked_text(self) -> str:
+        """Its text; who wrote it comes first, where that was not the user on this machine."""
+        return f"({self.foreign_author}) {self.text}" if self.foreign_author else self.text
 
 
 def note_path(home: Path, kind: Kind) -> Path:
@@ -101,14 +133,46 @@ def _read_file(home: Path, kind: Kind) -> list[Note]:
     """Return the notes of one kind; lines of other machines may stand in any order."""
     notes: dict[str, Note] = {}
     removed: set[str] = set()
+    confirmed: set[str] = set()
     for number, event in enumerate(_events_in(home, kind)):
         payload = event.payload
         if isinstance(payload, dict):
             if isinstance(payload.get("removes"), str):
                 removed.add(payload["removes"])
+            elif isinstance(payload.get("confirms"), str):
+                confirmed.add(payload["confirms"])
             else:
                 notes[event.uuid or f"{number}"] = _note_of(kind, event, payload)
-    return [note for name, note in notes.items() if name not in removed]
+    return [
+        note if note.origin in OWN else replace(note, is_confirmed=name in confirmed)
+        for name, note in notes.items()
+        if name not in removed
+    ]
+
+
+def confirmation_of(note: Note) -> dict[str, JSON]:
+    """Return the line by which the user confirms a decision that somebody else wrote."""
+    of = {} if note.session_uid is None else {"session_uid": note.session_uid}
+    return {"confirms": note.uuid, "cwd": note.cwd, "origin": "cli", **of}
+
+
+def session_confirmation(row: SessionRow) -> dict[str, JSON]:
+    """Return the line by which the user confirms what a file says, or what a project keeps."""
+    confirms, content_hash = row.confirmation or ("", "")
+    fields: dict[str, JSON] = {"confirms": confirms, "content_hash": content_hash}
+    uid = row.session.session_uid
+    of = {"session_uid": uid} if confirms == uid else {}
+    return {**fields, "cwd": row.session.cwd, "origin": "cli", **of}
+
+
+def read_confirmations(home: Path) -> Confirmations:
+    """Return what the user confirmed of files and projects."""
+    lines = (event.payload for event in _events_in(home, "decision"))
+    return frozenset(
+        (f"{line.get('confirms')}", f"{line['content_hash']}")
+        for line in lines
+        if isinstance(line, dict) and "content_hash" in line
+    )
 
 
 def _events_in(home: Path, kind: Kind) -> list[Event]:
@@ -159,8 +223,8 @@ def note_events(notes: Iterable[Note], session_uid: str) -> list[SessionEvent]:
             "decision" if note.kind == "decision" else "lifecycle",
             ts=note.ts or None,
             role="system",
-            summary=one_line(note.text),
-            payload=note.text,
+            summary=one_line(note.marked_text),
+            payload=note.marked_text,
             channel=CHANNEL,
             state=State.SIDE,
             native_id=note.uuid,
@@ -173,7 +237,7 @@ def note_events(notes: Iterable[Note], session_uid: str) -> list[SessionEvent]:
 
 def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
     origin = payload.get("origin")
-    session, cwd = payload.get("session_uid"), payload.get("cwd")
+    session, cwd, machine = (payload.get(name) for name in ("session_uid", "cwd", "machine"))
     uuid = event.uuid or ""
     is_event = isinstance(session, str) and kind in KINDS
     return Note(
@@ -185,6 +249,7 @@ def _note_of(kind: Kind, event: Event, payload: dict[str, JSON]) -> Note:
         session if isinstance(session, str) else None,
         cwd if isinstance(cwd, str) else None,
         event_id(f"{session}", uuid) if is_event else None,
+        machine if isinstance(machine, str) else None,
     )
 
 
@@ -245,7 +310,8 @@ def _matches(note: Note, query: Query) -> bool:
         return False
     if query.project is not None and query.project.lower() not in (note.cwd or "").lower():
         return False
-    when = _millis(note.ts)
+    moment = time_of(note.ts)
+    when = millis(moment) if moment is not None else None
     if query.after is not None and (when is None or when < query.after):
         return False
     if query.before is not None and (when is None or when >= query.before):
@@ -273,10 +339,3 @@ def _words(text: str) -> list[str]:
     """Return the words of a text as the index knows them: small, without accents."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return _WORDS.findall(unicodedata.normalize("NFC", plain).casefold())
-
-
-def _millis(text: str) -> int | None:
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -90,6 +91,20 @@ def waiting_nudges(home: Path) -> Iterator[tuple[Nudge, float]]:
         with contextlib.suppress(OSError):
             if nudge is not None:
                 yield nudge, path.stat().st_mtime
+
+
+def last_heard(home: Path) -> dict[str, datetime]:
+    """Return when the hook of each agent last left a nudge, taken or not, the latest first."""
+    last: dict[str, float] = {}
+    for folder in (LAST_NUDGES_FOLDER, FOLDER):
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(home / folder):
+                agent = entry.name.removeprefix(TAKEN_PREFIX).partition("-")[0]
+                if agent.isalnum():
+                    written = entry.stat(follow_symlinks=False).st_mtime
+                    last[agent] = max(last.get(agent, 0), written)
+    latest = sorted(last.items(), key=lambda pair: -pair[1])
+    return {agent: datetime.fromtimestamp(seen, UTC) for agent, seen in latest}
 
 
 def _heard(path: Path) -> None:

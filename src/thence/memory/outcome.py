@@ -245,22 +245,11 @@ class OutcomeEvidence:
 
     @cached_property
     def is_cut_off(self) -> bool:
-        """Whether the log stops before the agent came to rest.
-
-        A reply that was billed after it was written is complete, though nothing says that the turn
-        is over: some clients leave before they write that.
-        """
-        timeline, last = self.timeline, self.last
-        if last is None or timeline.session.turn().state is not TurnState.RUNNING:
+        """Whether the log stops before the agent came to rest."""
+        last = self.last
+        if last is None or self.timeline.session.turn().state is not TurnState.RUNNING:
             return False
-        if last.kind != "assistant_msg":
-            return True
-        order = {event.event_id: at for at, event in enumerate(timeline.session.events)}
-        place = order[last.event_id]
-        return not self._is_end(last) and not any(
-            order[bill.event.event_id] > place and bill.event.channel == last.channel
-            for bill in timeline.bills
-        )
+        return last.kind != "assistant_msg" or not self._is_end(last)
 
     def _is_end(self, event: SessionEvent) -> bool:
         session = self.timeline.session

@@ -10,6 +10,7 @@ count it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,19 +19,22 @@ from thence.format.facts import COPIES_OF, Edge, Fact
 from thence.memory.growth import rebuild
 from thence.memory.store import SessionChange, Store, StoredSession, owner_key
 
+if TYPE_CHECKING:
+    from thence.memory.pricelist import Prices
+
 RECLAIMED = "records it shares with other sessions have another owner"
 """Why a session is rebuilt after it was compared with those that hold the same records."""
 
 
 def resolve_ownership(
-    store: Store, conflicts: Mapping[str, set[str]]
+    store: Store, conflicts: Mapping[str, set[str]], prices: Prices
 ) -> Iterator[list[SessionChange]]:
     """Yield, family by family, the changes that resolve who owns which records and bills."""
     for family in _families(conflicts):
         sessions = {
             uid: session for uid in family if (session := store.load_session(uid)) is not None
         }
-        yield _resolve_family(sessions, evicted=len(sessions) < len(family))
+        yield _resolve_family(sessions, prices, evicted=len(sessions) < len(family))
 
 
 def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
@@ -46,7 +50,9 @@ def _families(conflicts: Mapping[str, set[str]]) -> list[list[str]]:
     return [list(members) for members in sorted({tuple(sorted(g)) for g in group.values()})]
 
 
-def _resolve_family(sessions: Mapping[str, StoredSession], *, evicted: bool) -> list[SessionChange]:
+def _resolve_family(
+    sessions: Mapping[str, StoredSession], prices: Prices, *, evicted: bool
+) -> list[SessionChange]:
     facts_by_name = {_native(uid): session.facts for uid, session in sessions.items()}
     facts = {
         name: _with_owner(member_facts, facts_by_name)
@@ -67,7 +73,9 @@ def _resolve_family(sessions: Mapping[str, StoredSession], *, evicted: bool) -> 
             here = {_native(other) for other in sessions}
             ties += tuple(tie for tie in session.ties if tie.session not in here)
         if (replayed, billed, ties) != (session.replayed, session.billed, session.ties):
-            changes.append(_rebuild_with_owners(uid, session, replayed, billed, ties))
+            changes.append(
+                _rebuild_with_owners(uid, session, replayed, billed, ties, prices=prices)
+            )
     if changes:
         changes[0].owned = list(_bill_owners(sessions, shared))
     changed = {change.row.session.session_uid for change in changes}
@@ -138,9 +146,11 @@ def _rebuild_with_owners(
     replayed: frozenset[str],
     billed: frozenset[str],
     ties: tuple[Edge, ...],
+    *,
+    prices: Prices,
 ) -> SessionChange:
     known = msgspec.structs.replace(session, replayed=replayed, billed=billed, ties=ties)
-    growth, row = rebuild(uid, known)
+    growth, row = rebuild(uid, known, prices)
     change = growth.change(row)
     change.cursor = session.cursor
     change.replayed, change.billed, change.ties = replayed, billed, ties

@@ -36,7 +36,14 @@ from typing import Final, NamedTuple, Protocol
 import zstandard
 
 from thence import system
-from thence.errors import DiskFull, NotAppendable, SessionBusy, ThenceError, is_disk_full
+from thence.errors import (
+    DiskFull,
+    NotAppendable,
+    SessionBusy,
+    ThenceError,
+    is_disk_full,
+    remedy,
+)
 from thence.memory import disk
 
 FRAME_BYTES: Final = 64 * 1024
@@ -57,17 +64,22 @@ CACHED_BYTES: Final = 8 * 1024 * 1024
 MAX_UNSYNCED_PACKS: Final = 64
 """Packs that may wait for one `sync`: each holds a handle."""
 
+_UNPACKED_BYTES: Final = 1 << 20
+"""Bytes that are unpacked at a time from a frame that does not say its size."""
 _SLOTS: Final = 3
 _TRIES: Final = 8
 _REF = re.compile(
     r"(?P<frame>([a-z2-7]{20})-([0-2])#([0-9]{1,15}),([0-9]{1,15}))"
     r",(?P<start>[0-9]{1,10}),(?P<size>[0-9]{1,10}),(?P<crc>[0-9a-f]{8})"
 )
-_FILE = re.compile(r"([a-z2-7]{20})-[0-2]\.pack")
 
 
 class PackDamaged(ThenceError):
     """Bytes of a pack are not those that were written. Other frames of it may be whole."""
+
+
+class FrameDamaged(ValueError):
+    """A zstandard frame that does not decode, or that holds too much; the message says which."""
 
 
 class PackMissing(ThenceError):
@@ -462,14 +474,10 @@ class Packs:
         return frame
 
     def _decode(self, handle: int, where: Ref) -> bytes:
-        data = _pread(handle, where.length, where.offset)
         try:
-            head = zstandard.get_frame_parameters(data)
-            if head.content_size > MAX_PAYLOAD_BYTES:
-                raise self._damage_error(where, f"claims {head.content_size:,} bytes in one frame")
-            return _decompressor().decompress(data, allow_extra_data=False)
-        except zstandard.ZstdError as error:
-            raise self._damage_error(where, "does not decode") from error
+            return unpack_frame(_pread(handle, where.length, where.offset))
+        except FrameDamaged as error:
+            raise self._damage_error(where, str(error)) from error
 
     def _damage_error(self, where: Ref, why: str) -> PackDamaged:
         return PackDamaged(
@@ -582,30 +590,6 @@ class Packs:
             system.sync_folder(self.folder)
         return freed
 
-    def tidy(self, keep: Iterable[str], *, before: float) -> int:
-        """Delete packs of sessions not in `keep` that nobody wrote to since `before`.
-
-        A kill between the last row of an eviction and its `evict` leaves such a pack. `before`,
-        in seconds since 1970, protects what a sweep has packed and not yet committed.
-        """
-        names = {pack_name(session_uid) for session_uid in keep}
-        freed = 0
-        with self._lock, self._translate_errors():
-            self._sync()
-            for pack in sorted(self._strays(names, before)):
-                # Somebody writes it: not this time.
-                with contextlib.suppress(BlockingIOError), self._all_slots(pack) as slots:
-                    freed += self._unlink(pack, slots.keys())
-        return freed
-
-    def _strays(self, names: Collection[str], before: float) -> set[str]:
-        if not self.folder.is_dir():
-            return set()
-        with os.scandir(self.folder) as entries:
-            packs = [(match[1], e) for e in entries if (match := _FILE.fullmatch(e.name))]
-            young = {p for p, e in packs if e.stat(follow_symlinks=False).st_mtime >= before}
-        return {pack for pack, _ in packs} - young - set(names)
-
     @contextlib.contextmanager
     def _translate_errors(self, session_uid: str | None = None) -> Iterator[None]:
         """Turn what the system says into what the user can do."""
@@ -622,8 +606,7 @@ class Packs:
                 raise DiskFull(f"{what} cannot be written") from error
             raise NotAppendable(
                 f"{what} cannot be written: {error.strerror or error}",
-                hint="no stored data was changed; free space or repair the disk, then run thence"
-                " sweep",
+                hint=f"no stored data was changed; {remedy(error)}, then run thence sweep",
             ) from error
 
 
@@ -666,6 +649,30 @@ def compressor() -> zstandard.ZstdCompressor:
             level=COMPRESSION_LEVEL, write_checksum=True
         )
     return made
+
+
+def unpack_frame(data: bytes, limit: int | None = None) -> bytes:
+    """Return what a zstandard frame holds, of at most so many bytes; FrameDamaged otherwise.
+
+    One that claims more is not unpacked. One that does not say its size is unpacked in pieces, and
+    may be cut short: who reads such ones knows a hash of the content.
+    """
+    limit = MAX_PAYLOAD_BYTES if limit is None else limit
+    try:
+        stated = zstandard.get_frame_parameters(data).content_size
+        if stated <= limit:
+            return _decompressor().decompress(data, allow_extra_data=False)
+        if stated != zstandard.CONTENTSIZE_UNKNOWN:
+            raise FrameDamaged(f"claims {stated:,} bytes in one frame")
+        out = bytearray()
+        with _decompressor().stream_reader(data) as reader:
+            while piece := reader.read(_UNPACKED_BYTES):
+                out += piece
+                if len(out) > limit:
+                    raise FrameDamaged(f"unpacks to more than {limit:,} bytes")
+        return bytes(out)
+    except zstandard.ZstdError as error:
+        raise FrameDamaged("does not decode") from error
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:

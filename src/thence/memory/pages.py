@@ -145,9 +145,12 @@ def all_events(session: SessionGraph, *, payloads: bool = False) -> list[StoredE
 
     With `payloads` they hold theirs, where the session's facts do.
     """
-    from thence.memory.spending import with_price  # who lists stored events needs no prices
+    # Who lists stored events needs no prices.
+    from thence.memory.pricelist import SHIPPED
+    from thence.memory.spending import with_price
 
-    return number_events(map(with_price, events_of_session(session, payloads=payloads)), -1)
+    rows = events_of_session(session, payloads=payloads)
+    return number_events((with_price(row, SHIPPED) for row in rows), -1)
 
 
 def _select_rows(

@@ -152,8 +152,7 @@ class Parcels(Generic[Piece]):
         folder: Path,
         kind: type[Piece],
         made: Callable[[Turns], Iterator[tuple[Piece | None, int, Order]]],
-        closed: Callable[[], dict[str, int]],
-        arrived: Callable[[dict[str, int]], None],
+        closed: Callable[[], None],
         *,
         size: int,
         readers: int = 1,
@@ -161,10 +160,9 @@ class Parcels(Generic[Piece]):
         self._folder = folder
         self._made = made
         self._closed = closed
-        self._arrived = arrived
         self._size = size
         self._readers = readers
-        self._decoder = msgspec.msgpack.Decoder(tuple[list[kind], dict[str, int]])  # type: ignore[valid-type]
+        self._decoder = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
         context = multiprocessing.get_context("fork")
         self._context = context
         self._room = context.Semaphore(MAX_WAITING_PARCELS)
@@ -190,11 +188,10 @@ class Parcels(Generic[Piece]):
             try:
                 for number, parcel in enumerate(self._in_order(self._parcels(processes)), start=1):
                     path = Path(place, parcel.name)
-                    pieces, figures = self._decoder.decode(path.read_bytes())
+                    pieces = self._decoder.decode(path.read_bytes())
                     path.unlink()
                     if parcel.order != "later":
                         self._room.release()
-                    self._arrived(figures)
                     yield from pieces
                     del pieces
                     if not number % _PARCELS_BEFORE_TRIM:
@@ -277,8 +274,8 @@ class Parcels(Generic[Piece]):
             self._ready.put(ReaderFailure(full.message, full.hint))
 
     def _send(self, place: str, writer: int, parcel: _Parcel, pieces: list[Piece]) -> None:
-        figures = self._closed()
-        body = msgspec.msgpack.encode((pieces, figures))
+        self._closed()
+        body = msgspec.msgpack.encode(pieces)
         # What is read ahead takes no room from what the writer waits for.
         while parcel.order != "later" and not self._room.acquire(timeout=_PARENT_CHECK_S):
             if os.getppid() != writer:

@@ -34,6 +34,9 @@ _NAME_BYTES = 32
 
 _BLOB = expression(rb"[0-9A-Za-z+/_-]{%d}" % _ENCODED_RUN_BYTES)
 
+_IDS = expression(rb"[0-9A-Fa-f_/+-]{%d}[_/+-]" % (_ENCODED_RUN_BYTES - 1))
+"""Digests and ids, and a sign behind them: no encoded data, which has other letters too."""
+
 _FOLDS = expression(FOLD.replace(r"\z", r"\Z").encode() + rb"|[\s\\]")
 
 _UNREAL = expression(
@@ -109,7 +112,7 @@ _DESCRIBES = expression(
 """What a sentence says about a password, in place of it."""
 
 TABLES: tuple[re.Pattern[bytes] | frozenset[bytes], ...] = (
-    *(_BLOB, _FOLDS, _UNREAL, _WORDS, _ID, _OTHER_NAME, _COLOUR, _FORMAT, _SPEAKS, _ENV_LINE),
+    *(_BLOB, _IDS, _FOLDS, _UNREAL, _WORDS, _ID, _OTHER_NAME, _COLOUR, _FORMAT, _SPEAKS, _ENV_LINE),
     *(_SEED_WORD, _NO_SEED, _DESCRIBES),
 )
 """All that is looked up when a match is judged."""
@@ -142,7 +145,9 @@ def _name(data: bytes, start: int, first: int) -> bytes:
 
 def _is_inside_blob(before: bytes) -> bool:
     """Tell a prefix that came up by chance in an image, an archive or a ciphertext."""
-    return _BLOB.fullmatch(before) is not None and looks_random(before)
+    if _BLOB.fullmatch(before) is None or _IDS.fullmatch(before):
+        return False
+    return looks_random(before)
 
 
 def unfold(secret: bytes) -> bytes:

@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -156,7 +157,21 @@ class _Sellers(msgspec.Struct, frozen=True):
     providers: tuple[Seller, ...]
 
 
-@cache
-def providers() -> tuple[Seller, ...]:
-    """Return all who sell models, in the order of the list."""
-    return msgspec.json.decode(FILE.read_bytes(), type=_Sellers).providers
+class Prices(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A price list: a file that nothing changes while the program runs; read when it is asked."""
+
+    file: Path
+
+    @cached_property
+    def version(self) -> int:
+        """A checksum, so that nobody has to raise it."""
+        return crc32(self.file.read_bytes())
+
+    @cached_property
+    def sellers(self) -> tuple[Seller, ...]:
+        """All who sell models, in the order of the list."""
+        return msgspec.json.decode(self.file.read_bytes(), type=_Sellers).providers
+
+
+SHIPPED: Final = Prices(FILE)
+"""The list that ships with the program."""

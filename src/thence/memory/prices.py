@@ -1,12 +1,11 @@
 """What a usage cost, from a price list that ships with the program. Nothing here uses a network.
 
-`price` gives money with its derivation, or None when it does not know: an unknown model, a rate
-the list lacks, a tier it has no price for. None is never zero, and zero is never a guess. What
-the log itself recorded is preferred to the list.
+`tariff` gives the rates of a model, or None when it does not know: an unknown model, or a tier it
+has no price for; `Tariff.ticks` is None where the list lacks a rate. None is never zero, and zero
+is never a guess. What the log itself recorded is preferred to the list (`recorded_ticks`).
 
-Money is a Decimal of dollars: rates are decimal, and sums of decimals agree in any order, so that
-the parts of a total by day, by model and by session are equal to the last digit. `Price.ticks`
-is the same as a whole number, for columns that a database adds up.
+Money is a whole number of ticks: sums of them agree in any order, so that the parts of a total by
+day, by model and by session are equal to the last digit, and a database can add them up.
 
 The list is generated from genai-prices when thence is built (`pricelist`), and read when the first
 price is asked for: the same version of thence gives the same usage the same price everywhere.
@@ -21,16 +20,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thence.format.expressions import expression
 from thence.format.records import Usage
-from thence.memory import pricelist
 
 if TYPE_CHECKING:
-    from thence.memory.pricelist import Clause, ModelInfo, Rate, Rates, Seller
+    from thence.memory.pricelist import Clause, ModelInfo, Prices, Rate, Rates, Seller
 
 TICK: Final = Decimal("1e-10")
 """One tick in dollars: the smallest unit that any agent records."""
@@ -41,16 +37,16 @@ SYNTHETIC: Final = "<synthetic>"
 _LOCAL = frozenset({"ollama", "lmstudio", "lm-studio", "oss", "llama.cpp", "llamacpp", "local"})
 _OTHERWISE = frozenset({"priority", "flex", "fast", "batch", "scale"})  # other names cost as usual
 
-_STEPS: tuple[tuple[str, re.Pattern[str], str], ...] = (
-    ("context suffix", expression(r"\s*\[[^\]]*\]$"), ""),
-    ("route", expression(r"^[^/]*/"), ""),
-    ("route", expression(r"^[^/]*/"), ""),
-    ("route", expression(r"^.*/"), ""),
-    ("Bedrock form", expression(r"-v[0-9]+(?::[0-9]+[a-z]?)*$"), ""),
-    ("Bedrock form", expression(r"^(?:[a-z-]+\.)?(?:anthropic|openai|xai|moonshot|google)\."), ""),
-    ("date", expression(r"[-@](?:20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|default)$"), ""),
-    ("effort", expression(r"[-_ ]\(?(?:minimal|low|medium|high|xhigh)\)?$"), ""),
-    ("dots", expression(r"(?<=[0-9])\.(?=[0-9])"), "-"),
+_STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (expression(r"\s*\[[^\]]*\]$"), ""),
+    (expression(r"^[^/]*/"), ""),
+    (expression(r"^[^/]*/"), ""),
+    (expression(r"^.*/"), ""),
+    (expression(r"-v[0-9]+(?::[0-9]+[a-z]?)*$"), ""),
+    (expression(r"^(?:[a-z-]+\.)?(?:anthropic|openai|xai|moonshot|google)\."), ""),
+    (expression(r"[-@](?:20[0-9]{6}|20[0-9]{2}-[0-9]{2}-[0-9]{2}|default)$"), ""),
+    (expression(r"[-_ ]\(?(?:minimal|low|medium|high|xhigh)\)?$"), ""),
+    (expression(r"(?<=[0-9])\.(?=[0-9])"), "-"),
 )
 """What is taken off a name, in this order, until the list knows it."""
 
@@ -61,103 +57,18 @@ _ANOTHER = expression(
 """How a longer name goes on when it is another model, at another price."""
 
 
-class PriceLine(msgspec.Struct, frozen=True):
-    """One part of a price: so many of what, at which rate."""
+class ListedModel(NamedTuple):
+    """A model, and the list that has it."""
 
-    what: str
-    count: int
-    rate: Decimal
-    per: int
-    usd: Decimal
-
-    def __str__(self) -> str:
-        unit = {1_000_000: "M", 1_000: "k"}[self.per]
-        return f"{self.count:,} {self.what} at ${self.rate.normalize():f}/{unit}"
-
-
-class Price(msgspec.Struct, frozen=True):
-    """What something cost, and why we say so."""
-
-    usd: Decimal
-    model: str
-    """As the list calls it; as the log does, where no list was asked."""
-    source: Literal["listed", "recorded", "free"]
-    match: str
-    """How it was found, in words."""
-    provider: str | None = None
-    lines: tuple[PriceLine, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def ticks(self) -> int:
-        """The money in whole units of 1e-10 dollars."""
-        return int((self.usd / TICK).to_integral_value())
-
-
-class _PriceMatch(NamedTuple):
-    provider: Seller
+    seller: Seller
     model: ModelInfo
-    how: str
-    asked: bool
-
-
-def price(
-    model: str,
-    usage: Usage,
-    *,
-    provider: str | None = None,
-    at: datetime | None = None,
-    cache_1h: int = 0,
-    service_tier: str | None = None,
-    web_searches: int = 0,
-    recorded: Decimal | float | None = None,
-) -> Price | None:
-    """Say what one API response cost, or None when that is unknown.
-
-    `cache_1h` is how many of the cache writes were kept for an hour; `at` picks the prices of
-    that time, today's where it is None. The band for long prompts follows from this one
-    response: do not pass sums.
-    `recorded` is what the log itself says in dollars. Nothing in the arguments raises.
-    """
-    if model == SYNTHETIC:
-        return Price(Decimal(0), model, "free", "written by the client; no model was asked")
-    if (money := _recorded_cost(recorded, usage)) is not None:
-        return Price(money, model, "recorded", "recorded in the log")
-    listing = _find(model, provider)
-    if listing is None:
-        return None
-    # At noon, as some prices depend on the hour: an unknown time should not add chance.
-    at = at or datetime.now(UTC).replace(hour=12)
-    tier = _context(listing.model, service_tier, at)
-    if tier is None:
-        return None
-    rates = listing.model.get_prices(at, tier)
-    prompt = _prompt_tokens(usage)
-    if prompt > _longest_prompt(rates, listing.model.context_window):
-        return None
-    lines = _lines(_part_rates(rates, prompt), _part_counts(usage, cache_1h, web_searches))
-    if lines is None:
-        return None
-    notes = []
-    if provider and not listing.asked:
-        notes.append(f"no price at {provider[:40]!r}; the maker's list price")
-    if web_searches > 0 and not any(line.what == "web searches" for line in lines):
-        notes.append(f"{web_searches:,} web searches have no price in the list")
-    return Price(
-        sum((line.usd for line in lines), Decimal(0)),
-        listing.model.id,
-        "listed",
-        listing.how,
-        listing.provider.id,
-        tuple(lines),
-        tuple(notes),
-    )
 
 
 class Tariff:
-    """The rates of one model on one day: prices many responses, each the same as `price` says.
+    """The rates of one model on one day.
 
-    Rates are whole numbers here, so that a response takes a few multiplications.
+    They are whole numbers here, so that a response takes a few multiplications. The band for long
+    prompts follows from each response: sums of several are not priced.
     """
 
     def __init__(self, rates: Rates, context_window: int | None = None) -> None:
@@ -169,11 +80,11 @@ class Tariff:
 
     def ticks(self, usage: Usage) -> int | None:
         """Return what a response cost, in ticks; None when a part of it has no known rate."""
-        prompt = _prompt_tokens(usage)
+        prompt = prompt_tokens(usage)
         if prompt > self._longest_prompt:
             return None
         band = self._bands[bisect_right(self._starts, max(prompt, 0)) - 1]
-        counts = _part_counts(usage, usage.cache_1h_input_tokens, usage.web_searches)
+        counts = _part_counts(usage)
         total = 0
         for count, rate in zip(counts, band, strict=True):
             if count > 0:
@@ -186,14 +97,17 @@ class Tariff:
 
 
 @lru_cache(maxsize=4096)
-def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff | None:
+def tariff(
+    prices: Prices, model: str, day: str = "", service_tier: str | None = None
+) -> Tariff | None:
     """Return the rates of a known model on a day (`2026-01-31`; today's if it is none)."""
     if model == SYNTHETIC:
         return Tariff({"input_mtok": Decimal(0), "output_mtok": Decimal(0)})
-    listing = _find(model, None)
+    listing = find_listing(prices, model)
     if listing is None:
         return None
     try:
+        # At noon, as some prices depend on the hour: an unknown time should not add chance.
         at = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
     except ValueError:
         at = datetime.now(UTC).replace(hour=12)
@@ -203,12 +117,13 @@ def tariff(model: str, day: str = "", service_tier: str | None = None) -> Tariff
     return Tariff(listing.model.get_prices(at, tier), listing.model.context_window)
 
 
-def is_listed(model: str) -> bool:
+def is_listed(prices: Prices, model: str) -> bool:
     """Return whether the list has a price of a model, at whatever tier."""
-    return model == SYNTHETIC or _find(model, None) is not None
+    return model == SYNTHETIC or find_listing(prices, model) is not None
 
 
-def _prompt_tokens(usage: Usage) -> int:
+def prompt_tokens(usage: Usage) -> int:
+    """Return how much the model was given to read."""
     return usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
 
 
@@ -244,15 +159,13 @@ def _scale(part: _PartRate) -> int | None:
     return int(part.rate / TICK / part.per * _SCALE)
 
 
-def _recorded_cost(recorded: Decimal | float | None, usage: Usage) -> Decimal | None:
-    """A recorded cost that says something: clients write 0 where they know no price."""
-    if recorded is None or isinstance(recorded, bool):
-        return None
+def recorded_ticks(dollars: float, usage: Usage) -> int | None:
+    """Return a recorded cost in ticks; None where it says nothing: clients write 0 for unknown."""
     # Written so that what is no number fails it.
-    if not 0 <= recorded <= 1_000_000 or (not recorded and usage.total):
+    if isinstance(dollars, bool) or not 0 <= dollars <= 1_000_000 or (not dollars and usage.total):
         return None
     # Sums of floats have a tail of noise, far below the smallest unit.
-    return Decimal(str(recorded)).quantize(TICK).normalize()
+    return int((Decimal(str(dollars)) / TICK).to_integral_value())
 
 
 # -- the bill -------------------------------------------------------------------------------
@@ -261,7 +174,6 @@ def _recorded_cost(recorded: Decimal | float | None, usage: Usage) -> Decimal | 
 class _PartRate(NamedTuple):
     """What one part of a response costs."""
 
-    what: str
     rate: Decimal | None
     per: int = 1_000_000
     is_optional: bool = False
@@ -269,47 +181,32 @@ class _PartRate(NamedTuple):
 
 
 def _part_rates(rates: Rates, prompt: int) -> tuple[_PartRate, ...]:
-    """Return what each part of a response costs whose prompt is this long."""
+    """Return what each part of a response costs whose prompt is this long.
+
+    These are input, cache reads, cache writes, those that are kept for an hour, output, the
+    request itself, web searches.
+    """
     plain = _first(prompt, rates.get("input_mtok"))
     written = rates.get("cache_write_5m_mtok"), rates.get("cache_write_mtok"), plain
     # Where the list has no price for the cache, its tokens are billed as input, and those that
     # are kept for an hour as twice the input.
     return (
-        _PartRate("input", plain),
-        _PartRate("cache read", _first(prompt, rates.get("cache_read_mtok"), plain)),
-        _PartRate("cache write", _first(prompt, *written)),
-        _PartRate(
-            "1 h cache write", _first(prompt, rates.get("cache_write_1h_mtok"), plain and 2 * plain)
-        ),
-        _PartRate("output", _first(prompt, rates.get("output_mtok"))),
-        _PartRate("requests", _first(0, rates.get("requests_kcount")), 1_000, is_optional=True),
-        _PartRate(
-            "web searches",
-            _first(prompt, rates.get("web_searches_kcount")),
-            1_000,
-            is_optional=True,
-        ),
+        _PartRate(plain),
+        _PartRate(_first(prompt, rates.get("cache_read_mtok"), plain)),
+        _PartRate(_first(prompt, *written)),
+        _PartRate(_first(prompt, rates.get("cache_write_1h_mtok"), plain and 2 * plain)),
+        _PartRate(_first(prompt, rates.get("output_mtok"))),
+        _PartRate(_first(0, rates.get("requests_kcount")), 1_000, is_optional=True),
+        _PartRate(_first(prompt, rates.get("web_searches_kcount")), 1_000, is_optional=True),
     )
 
 
-def _part_counts(usage: Usage, cache_1h: int, searches: int) -> tuple[int, ...]:
+def _part_counts(usage: Usage) -> tuple[int, ...]:
     """Return how much of each part a response has, in the order of `_part_rates`."""
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    long = min(max(cache_1h, 0), written)
+    long = min(max(usage.cache_1h_input_tokens, 0), written)
+    searches = usage.web_searches
     return usage.input_tokens, read, written - long, long, usage.output_tokens, 1, searches
-
-
-def _lines(parts: Sequence[_PartRate], counts: Sequence[int]) -> list[PriceLine] | None:
-    """All parts of a price; None when one of them has no rate."""
-    lines: list[PriceLine] = []
-    for (what, rate, per, is_optional), count in zip(parts, counts, strict=True):
-        if count <= 0:
-            continue
-        if rate is not None:
-            lines.append(PriceLine(what, count, rate, per, rate * count / per))
-        elif not is_optional:
-            return None
-    return lines
 
 
 def _first(prompt: int, *rates: Rate | None) -> Decimal | None:
@@ -339,30 +236,29 @@ def _context(model: ModelInfo, service_tier: str | None, at: datetime) -> dict[s
 
 
 @lru_cache(maxsize=1024)
-def _find(model: str, provider: str | None) -> _PriceMatch | None:
-    """Look a model up where it was asked, then along its route, then at its maker."""
+def find_listing(prices: Prices, model: str) -> ListedModel | None:
+    """Look a model up along the route in its name, then at its maker."""
     name = model.strip().lower()
-    hints = list(_hints(name, provider))
+    hints = list(_hints(name))
     if not name or len(name) > 200 or _LOCAL.intersection(hints):
         return None
     spellings = list(_spellings(name))
     for hint in hints:
-        asked = not provider or hint == hints[0]
-        if (seller := _seller(hint)) and (listing := _find_listing(seller, spellings, asked=asked)):
+        if (seller := _seller(prices, hint)) and (
+            listing := _find_model(prices, seller, spellings)
+        ):
             return listing
     for spelling in spellings:
-        for maker in pricelist.providers():
-            if maker.model_match is not None and maker.model_match.is_match(spelling[0]):
-                if listing := _find_listing(maker, [spelling], asked=not provider):
+        for maker in prices.sellers:
+            if maker.model_match is not None and maker.model_match.is_match(spelling):
+                if listing := _find_model(prices, maker, [spelling]):
                     return listing
                 break
     return None
 
 
-def _hints(name: str, provider: str | None) -> Iterator[str]:
-    """Who may have sold it: who the log says, then what the name's own form tells."""
-    if provider and len(provider) <= 100:
-        yield provider.strip().lower()
+def _hints(name: str) -> Iterator[str]:
+    """Yield who may have sold a model, as the form of its name tells."""
     if re.match(r"arn:aws:bedrock|(?:[a-z-]+\.)?anthropic\.", name):
         yield "bedrock"
     if "@" in name or name.startswith(("publishers/", "projects/")):
@@ -370,39 +266,33 @@ def _hints(name: str, provider: str | None) -> Iterator[str]:
     yield from name.split("/")[:-1][:3]
 
 
-def _spellings(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The name, and what is left of it as more is taken off; with what was taken."""
-    taken: tuple[str, ...] = ()
-    yield name, taken
-    for what, pattern, instead in _STEPS:
+def _spellings(name: str) -> Iterator[str]:
+    """Yield the name, and what is left of it as more is taken off."""
+    yield name
+    for pattern, instead in _STEPS:
         shorter = pattern.sub(instead, name)
         if shorter != name and shorter:
             name = shorter
-            taken = taken if what in taken else (*taken, what)
-            yield name, taken
+            yield name
 
 
-def _seller(hint: str) -> Seller | None:
-    for seller in pricelist.providers():
+def _seller(prices: Prices, hint: str) -> Seller | None:
+    for seller in prices.sellers:
         if seller.id == hint:
             return seller
-    for seller in pricelist.providers():
+    for seller in prices.sellers:
         if seller.provider_match is not None and seller.provider_match.is_match(hint):
             return seller
     return None
 
 
-def _find_listing(
-    seller: Seller, spellings: list[tuple[str, tuple[str, ...]]], *, asked: bool
-) -> _PriceMatch | None:
-    others = [p for p in pricelist.providers() if p.id in seller.fallback_model_providers]
+def _find_model(prices: Prices, seller: Seller, spellings: Sequence[str]) -> ListedModel | None:
+    others = [p for p in prices.sellers if p.id in seller.fallback_model_providers]
     models = [model for listing in (seller, *others) for model in listing.models]
-    for spelling, taken in spellings:
+    for spelling in spellings:
         for model in models:
             if _is(model.match, spelling):
-                without = f" read without its {' and '.join(taken)}" if taken else ""
-                how = f"{seller.id} list, {model.id}{without}"
-                return _PriceMatch(seller, model, how, asked)
+                return ListedModel(seller, model)
     return None
 
 

@@ -21,9 +21,11 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from thence.format.derived_events import time_of
 from thence.format.graph import State
 from thence.format.normal import KINDS
 from thence.memory import cjk_pairs, vocabulary
+from thence.memory.local_days import millis
 from thence.memory.search import MAX_ROWS, How, Query, SearchAnswer, SearchMatch, narrow
 from thence.memory.store import STATES, Filter, SessionRow
 
@@ -92,18 +94,29 @@ def search(
     source: RankingSource, sessions: Sessions, query: Query, limit: int, offset: int
 ) -> SearchAnswer:
     """Return the best answers to a question."""
-    if query.tag is not None and query.uids is None:
-        return SearchAnswer([], hints=query.hints)  # nobody looked up who has it
-    if query.lists_sessions:
+    is_known = query.tag is None or query.uids is not None  # somebody looked up who has it
+    if is_known and query.lists_sessions:
         return _by_filters(sessions, query, limit, offset)
-    if not query.match:
+    if not is_known or not query.match:
         return SearchAnswer([], hints=query.hints)
     return _Ranking(source, query, limit + offset).answer(limit, offset)
 
 
 def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> SearchAnswer:
     """List the sessions that filters alone ask for."""
-    wanted = Filter(
+    wanted = session_filter(query)
+    priced = query.ticks_over is not None or query.ticks_under is not None
+    if not priced:
+        wanted = msgspec.structs.replace(wanted, limit=limit, offset=offset)
+    rows = [row for row in sessions(wanted) if query.takes(sum(row.ticks.values()))]
+    shown = rows[offset : offset + limit] if priced else rows
+    matches = [_session(row) for row in shown]
+    return SearchAnswer(matches, 0, len(rows), how="filters", hints=query.hints)
+
+
+def session_filter(query: Query) -> Filter:
+    """Return the sessions that the filters of a question leave, costs apart."""
+    return Filter(
         uids=None if query.uids is None else tuple(query.uids),
         agent=query.agent,
         project=query.project,
@@ -112,29 +125,15 @@ def _by_filters(sessions: Sessions, query: Query, limit: int, offset: int) -> Se
         after=query.after,
         before=query.before,
     )
-    priced = query.ticks_over is not None or query.ticks_under is not None
-    if not priced:
-        wanted = msgspec.structs.replace(wanted, limit=limit, offset=offset)
-    rows = [row for row in sessions(wanted) if query.takes(sum(row.ticks.values()))]
-    rows = rows[offset : offset + limit] if priced else rows
-    return SearchAnswer([_session(row) for row in rows], how="filters", hints=query.hints)
 
 
 def _session(row: SessionRow) -> SearchMatch:
     session = row.session
-    ended = _millis(session.ended_at)
+    moment = time_of(session.ended_at)
+    ended = millis(moment) if moment is not None else 0
     return SearchMatch(
         session.session_uid, None, ended, "session", None, None, 1.0, text=row.title or ""
     )
-
-
-def _millis(text: str | None) -> int:
-    from datetime import datetime
-
-    try:
-        return round(datetime.fromisoformat(text or "").timestamp() * 1000)
-    except ValueError:
-        return 0
 
 
 class _Word(msgspec.Struct):
@@ -179,12 +178,15 @@ class _Ranking:
             )
         has_all = bool(self._rows)
         words = self._any_words() if self._is_few() else []
-        order = _order_rows(self._rows, self._values, self._shares, self._enough)
+        order, total, sessions = _order_rows(self._rows, self._values, self._shares, self._enough)
+        is_cut = any(len(word.rows) >= MAX_WORD_ROWS for word in words)
         how: How = "near" if self._instead else "any" if words and not has_all else "all"
         return SearchAnswer(
             self._source.look_up(order[offset : offset + limit]),
-            lists.capped,
-            lists.back_to,
+            total,
+            sessions,
+            lists.capped or is_cut,
+            lists.back_to if lists.capped or not is_cut else None,
             how,
             () if has_all else tuple(word.typed for word in words),
             tuple(self._instead),
@@ -287,9 +289,11 @@ class _Ranking:
         if parts := vocabulary.parts_of(typed):
             yield [f'"{part}"' for part in parts]
         word = pieces[0].lower()
-        if len(pieces) > 1 or len(word) < vocabulary.MIN_PART:
+        if len(pieces) > 1 or len(word) < vocabulary.MIN_BEGINNING:
             return
         yield [f'"{word}"*']
+        if len(word) < vocabulary.MIN_PART:
+            return
         known = self._source.words(word[: vocabulary.MIN_PART], "")
         others = vocabulary.like(word, known)
         if not others and is_last:
@@ -308,8 +312,11 @@ def _order_rows(
     values: Mapping[int, float],
     shares: Mapping[int | str, float],
     enough: int,
-) -> list[tuple[Row, float]]:
-    """Put rows in order: those of the best session first, three of each session at a time."""
+) -> tuple[list[tuple[Row, float]], int, int]:
+    """Put rows in order: those of the best session first, three of each session at a time.
+
+    Returns as many as are enough, and how many there are in all, in how many sessions.
+    """
     newest = max((row[2] for row in rows.values()), default=0)
     by: defaultdict[int | str, list[tuple[float, int, int]]] = defaultdict(list)
     for number, worth in values.items():
@@ -338,7 +345,7 @@ def _order_rows(
                 break
         place += FEW_SESSIONS
         order = [session for session in order if len(by[session]) > place]
-    return out
+    return out, sum(len(by[session]) for session in answering), len(answering)
 
 
 _WORTH = {"user_msg": 1.5, "assistant_msg": 1.3, "error": 1.3, "tool_call": 1.1, "thinking": 0.9}

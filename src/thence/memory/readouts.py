@@ -31,8 +31,7 @@ from thence.memory import recall
 from thence.memory.growth import subagents_of
 from thence.memory.packs import read_all, size_in
 from thence.memory.pages import all_events
-from thence.memory.recall import Cleaned, body, light, load_session, notices_of
-from thence.memory.spending import with_price
+from thence.memory.recall import Clean, body, light, load_session, notices_of
 from thence.memory.storable_json import load
 from thence.memory.store import Filter
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from thence.memory.store import SessionChange, SessionRow, Store
 
 
-def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) -> Readout:
+def read_session(store: Store, row: SessionRow, clean: Clean | None) -> Readout:
     """Return a session as its stored events tell it, or its source if it was evicted.
 
     Payloads are read when somebody asks for them. Of the sessions that it continues those that
@@ -54,7 +53,7 @@ def read_session(store: Store, row: SessionRow, clean: Cleaned | None = list) ->
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return readout_of(load_session(store, row, clean or list).graph)
+        return readout_of(load_session(store, row, clean or recall.as_read).graph)
     line = _LineageParts(
         lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part)
     )
@@ -79,7 +78,7 @@ class OpenedSession(msgspec.Struct):
     notices: list[Notice]
 
 
-def open_session(store: Store, row: SessionRow, clean: Cleaned = list) -> OpenedSession:
+def open_session(store: Store, row: SessionRow, clean: Clean) -> OpenedSession:
     """Return a session with its payloads: from the store, or from its source if it was evicted.
 
     What comes from a source goes through `clean`.
@@ -235,7 +234,7 @@ def read_piece(
 
     `anchors` are the records that this continues, with their events.
     """
-    rows = [*(row for _, row in anchors), *map(with_price, delta.rows.values())]
+    rows = [*(row for _, row in anchors), *delta.rows.values()]
     events = {event.event_id: event for event in delta.events}
     events |= _digested_events(blobs, [row for row in rows if row.event.event_id not in events])
     nodes, window = {fact.node.id: fact.node for fact, _ in anchors}, delta.window
@@ -348,7 +347,7 @@ class _LineageParts:
 
 
 def _lineage(
-    store: Store, uid: str, clean: Cleaned | None, notices: list[Notice] | None = None
+    store: Store, uid: str, clean: Clean | None, notices: list[Notice] | None = None
 ) -> SessionGraph | None:
     stored = store.load_session(uid)
     return None if stored is None else light(store, stored, clean, notices)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from thence.agents import File, Source
 from thence.errors import NotReadable, SessionNotFound, ThenceError
 from thence.format.figures import argument, project, short_id
 from thence.format.normal import SessionEvent
 from thence.format.records import Notice
+from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.agents.sessions import Find, Generation, LoadedSession
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from thence.format.stored import StoredEvent
     from thence.memory.labels import Label
     from thence.memory.packs import BlobStore
+    from thence.memory.search import Hits, Query, SearchAnswer
     from thence.memory.store import SessionRow, Store, StoredSession
 
 _DIGITS = 13  # of an id in hexadecimal
@@ -91,19 +94,31 @@ def notices_of(row: SessionRow) -> Iterator[Notice]:
     if row.skipped:
         notice = f"{row.skipped:,} unreadable lines (see thence doctor)"
         yield Notice("skipped", notice)
-    if row.imported is not None:
-        if row.machine is not None:
-            yield Notice("synced", f"recorded on {row.machine}")
-        else:
-            yield Notice("imported", f"from {row.imported.name} ({row.imported.form})")
+    if row.origin:
+        yield Notice("origin", row.origin)
     elif row.gone:
         yield Notice("source gone", "the agent deleted its log; this copy is the only one")
 
 
+def read_hits(store: Store, answer: SearchAnswer, query: Query) -> Hits:
+    """Return what was found with its texts, and where each session comes from."""
+    from thence.memory.search import hits
+
+    answers = hits(answer, query, store.blobs)
+    origins = origins_of(store, (hit.session_uid for hit in answers.hits))
+    marked = [replace(hit, origin=origins.get(hit.session_uid, "")) for hit in answers.hits]
+    return replace(answers, hits=marked) if origins else answers
+
+
+def origins_of(store: Store, uids: Iterable[str]) -> dict[str, str]:
+    """Return where sessions come from, in words, by their ids; those of this machine left out."""
+    wanted = tuple(dict.fromkeys(uids))
+    rows = store.sessions(Filter(uids=wanted)) if wanted else ()
+    return {row.session.session_uid: row.origin for row in rows if row.origin}
+
+
 def session(store: Store, wanted: str) -> SessionRow:
     """Find the one session that an id, or the beginning of one, means."""
-    from thence.memory.store import Filter
-
     start, gap, end = wanted.partition("…")  # as lists shorten ids that begin alike
     limit = None if gap else SHOWN + 1
     candidates = store.sessions(Filter(uid=start, limit=limit))
@@ -124,8 +139,6 @@ def session(store: Store, wanted: str) -> SessionRow:
 
 def _near(store: Store, wanted: str) -> str:
     """Say which session may have been meant: the newest that begins most like it."""
-    from thence.memory.store import Filter
-
     agent = wanted.find(":") + 1
     half = agent + max((len(wanted) - agent) // 2, 2)
     for end in range(min(len(wanted), NEAR) - 1, half - 1, -1):
@@ -160,16 +173,20 @@ def with_body(blobs: BlobStore, event: SessionEvent) -> SessionEvent:
     return replace(event, payload=body(blobs, event.payload_ref))
 
 
-Cleaned = Callable[[list["Fact"]], list["Fact"]]
-"""Returns facts that were read from a source as they would be stored."""
+Clean = Callable[["LoadedSession"], "LoadedSession"]
+"""Returns a session that was read from a source as it would be stored: `Gate.session`."""
 
 
-def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> LoadedSession:
+def as_read(loaded: LoadedSession) -> LoadedSession:
+    """Return a session as its source has it, for who works on originals."""
+    return loaded
+
+
+def load_session(store: Store, row: SessionRow, clean: Clean) -> LoadedSession:
     """Return a session with those it continues: from the store, or from the source if evicted.
 
     What comes from a source goes through `clean`.
     """
-    from thence.agents import File, Source
     from thence.agents.sessions import LoadedSession, join_generations
 
     session = row.session
@@ -194,32 +211,31 @@ def load_session(store: Store, row: SessionRow, clean: Cleaned = list) -> Loaded
     )
 
 
-def _loaded_source(store: Store, row: SessionRow, clean: Cleaned) -> LoadedSession | None:
+def _loaded_source(store: Store, row: SessionRow, clean: Clean) -> LoadedSession | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
     from thence.agents.sessions import Generation, join_generations, load
-    from thence.memory.fields import locate
+    from thence.memory.stored_paths import locate
 
     path = Path(locate(row.session.source_path or ""))
     if not row.session.source_path or not path.exists():
         return None
-    made = load(path, uid=row.session.session_uid, elsewhere=stored_ancestors(store))
-    if clean is not list:
-        facts = clean([*made.graph.about_only, *made.graph.facts])
-        own = Generation(made.graph.uid, facts, made.graph.torn)
-        made.generations = _lineage(store, own, [], clean=clean)
-        made.graph = join_generations(made.generations)
+    uid = row.session.session_uid  # without secrets, as that of its log may be
+    made = clean(load(path, uid=uid, elsewhere=stored_ancestors(store, clean)))
+    own = Generation(uid, [*made.graph.about_only, *made.graph.facts], made.graph.torn)
+    made.generations = _lineage(store, own, [], clean=clean)
+    made.graph = join_generations(made.generations)
     return made
 
 
-def stored_ancestors(store: Store) -> Find:
+def stored_ancestors(store: Store, clean: Clean) -> Find:
     """Return what finds the sessions in a store that a session of a file continues."""
-    return lambda child, base: _ancestor(store, child, base)
+    return lambda child, base: _ancestor(store, child, base, clean=clean)
 
 
 def light(
     store: Store,
     stored: StoredSession,
-    clean: Cleaned | None = list,
+    clean: Clean | None,
     notices: list[Notice] | None = None,
 ) -> SessionGraph:
     """Return a stored session with those it continues; payloads stay where they are.
@@ -240,7 +256,7 @@ def _lineage(
     notices: list[Notice],
     *,
     filled: bool = True,
-    clean: Cleaned | None = list,
+    clean: Clean | None,
 ) -> list[Generation]:
     """Return a session and those it continues, youngest first."""
     from thence.agents.sessions import lineage_of
@@ -280,7 +296,7 @@ def _ancestor(
     base: Base,
     *,
     filled: bool = True,
-    clean: Cleaned | None = list,
+    clean: Clean | None,
 ) -> Generation | None:
     """Return the stored session that another one continues; None when it is not stored.
 
@@ -303,22 +319,21 @@ def _ancestor(
     return None
 
 
-def _from_source(store: Store, uid: str, clean: Cleaned | None) -> Generation | None:
+def _from_source(store: Store, uid: str, clean: Clean | None) -> Generation | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
     if clean is None:
         return None
     from thence.agents.sessions import Generation, load
-    from thence.memory.fields import locate
-    from thence.memory.store import Filter
+    from thence.memory.stored_paths import locate
 
     for row in store.sessions(Filter(uids=(uid,))):
         path = locate(row.session.source_path or "")
         if path and Path(path).exists():
             try:
-                graph = load(Path(path), uid=uid).graph
+                graph = clean(load(Path(path), uid=uid)).graph
             except SessionNotFound:  # its agent deleted it from a database
                 return None
-            return Generation(uid, clean([*graph.about_only, *graph.facts]), graph.torn)
+            return Generation(uid, [*graph.about_only, *graph.facts], graph.torn)
     return None
 
 
@@ -336,7 +351,6 @@ def with_lineage(
     """
     from thence.agents.sessions import MAX_ANCESTORS
     from thence.memory.labels import add_labels
-    from thence.memory.store import Filter
 
     known = {row.session.session_uid: row for row in rows}
     for _ in range(MAX_ANCESTORS):
@@ -358,7 +372,6 @@ def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | Non
     What was put together of a session holds as long as these are the same.
     """
     from thence.agents.sessions import MAX_ANCESTORS
-    from thence.memory.store import Filter
 
     out: list[tuple[str, str | None, int]] = []
     seen = {row.session.session_uid}

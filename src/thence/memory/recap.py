@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from thence.format.records import JSON
+from thence.memory.labels import search
 from thence.memory.notes import Note, matching_notes
+from thence.memory.origins import in_brackets
 from thence.memory.recall import event_name
 from thence.memory.search import (
     CLOSE,
@@ -28,6 +30,7 @@ from thence.memory.search import (
     narrow,
     parse,
 )
+from thence.memory.session_status import Now, digest_now
 from thence.memory.store import Filter, SessionRow, Store
 
 if TYPE_CHECKING:
@@ -83,6 +86,8 @@ class RecalledSession(msgspec.Struct, frozen=True):
     commands: list[Mention]
     failed: list[RecalledFailure]
     ended: str
+    origin: str = ""
+    """Where it comes from, in words; empty for a session of this machine."""
 
 
 class Recap(msgspec.Struct, frozen=True):
@@ -94,11 +99,13 @@ class Recap(msgspec.Struct, frozen=True):
     notes: list[Note]
 
 
-def recap(store: Store, notes: Iterable[Note], question: str, *, sessions: int = SESSIONS) -> Recap:
+def recap(
+    store: Store, notes: Iterable[Note], question: str, now: Now, *, sessions: int = SESSIONS
+) -> Recap:
     """Return the page that answers a question."""
     query = parse(question)
     notes = list(notes)
-    answer = store.search(query, _HITS)
+    answer = search(store, query, _HITS)
     by: dict[str, list[SearchMatch]] = {}
     for match in answer.matches:
         if match.state != "internal":
@@ -109,9 +116,11 @@ def recap(store: Store, notes: Iterable[Note], question: str, *, sessions: int =
     rows = {row.session.session_uid: row for row in store.sessions(wanted)}
     digests = {entry["uid"]: entry for entry in store.read_table("digests", wanted)}
     out = [
-        _recall_session(store, query, rows[uid], digests.get(uid) or {}, by[uid], notes)
+        _recall_session(
+            *(store, query, row, digest_now(digests.get(uid) or {}, now.of(row)), by[uid], notes)
+        )
         for uid in chosen
-        if uid in rows
+        if (row := rows.get(uid)) is not None
     ]
     apart = [note for note in _about(notes, query) if note.session_uid not in chosen]
     explanation = "; ".join(filter(None, (answer.explanation, *answer.hints)))
@@ -159,6 +168,7 @@ def _recall_session(  # noqa: PLR0917
         _commands_that_worked(digest),
         [_failure(entry) for entry in digest.get("errors") or ()],
         snippets.get("last_reply") or "; ".join(digest.get("reasons") or ()),
+        row.origin,
     )
 
 
@@ -261,9 +271,9 @@ def _session(session: RecalledSession) -> Iterator[tuple[int, str]]:
     day = (session.ended_at or "undated")[:10]
     gone = ", transcript removed" if session.is_evicted else ""
     folder = f" in {_flat(session.project, 60)}" if session.project else ""
-    outcome = OUTCOME_NAMES.get(session.outcome, session.outcome)
+    outcome = OUTCOME_NAMES[session.outcome]
     head = f"{agent}:{native[:NAME]} {day} {outcome}{gone}{folder}"
-    yield 0, f"{head}: {_flat(session.title, 120)}"
+    yield 0, f"{head}{in_brackets(session.origin)}: {_flat(session.title, 120)}"
     for at, text in enumerate(session.asked):
         if at or _flat(text, 120) != _flat(session.title, 120):
             yield 1 + at, f"  asked: {_flat(text)}"
@@ -273,7 +283,7 @@ def _session(session: RecalledSession) -> Iterator[tuple[int, str]]:
             yield at, f"  {what}{_at(quote)}: {_flat(quote.text)}"
     for at, decided in enumerate(session.decided[:5]):
         what = "decided" if decided.event_id is None else "corrected"
-        by = f" by {decided.what}" if decided.event_id is None else ""
+        by = f", {decided.what}" if decided.event_id is None else ""
         yield 1 + at, f"  {what}{by}{_at(decided)}: {_flat(decided.text)}"
     if session.files:
         left = len(session.files) - _FILES

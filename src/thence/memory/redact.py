@@ -19,7 +19,7 @@ import hmac
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from string import ascii_letters, digits
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from thence.format.expressions import source_of
 from thence.memory import plausibility
 from thence.memory.context_rules import CONTEXTS
+from thence.memory.placeholders import BEGINNING, PLACEHOLDER_BYTES, placeholder
 from thence.memory.rules import Rule
 from thence.memory.vendor_rules import VENDORS
 
@@ -58,6 +59,9 @@ _BLOB = 1 << 14
 _MARGIN = 1 << 9
 """So much of either end of a blob is searched with the text beside it."""
 
+_OWN_NAMES = frozenset({"usage_key"})
+"""Names of fields of ours that make no secret of a text, though they sound like it."""
+
 _LETTERS = bytes(
     ord("a") if chr(byte) in f"{ascii_letters}{digits}+/=_-" else ord(" ") for byte in range(256)
 )
@@ -65,17 +69,17 @@ _LETTERS = bytes(
 
 _CODE = rb"\[[0-9;:?]{0,32}[A-Za-z]"
 _DISGUISES = re.compile(
-    rb"\x1b%b|\\\\?u001[bB]%b|\\\\?x1[bB]%b|\\u00([2-7][0-9A-Fa-f])" % (_CODE, _CODE, _CODE)
+    rb"\x1b%b|\\\\?u001[bB]%b|\\\\?x1[bB]%b|\\{1,4}u00([2-7][0-9A-Fa-f])" % (_CODE, _CODE, _CODE)
 )
-"""Colour codes, which may stand inside of a secret, and letters that JSON spells as numbers."""
+"""Colour codes, which may stand inside of a secret, and letters that JSON spells as numbers.
+
+JSON inside of JSON has the sign before such a number twice, and so on."""
 
 _DISGUISE = rb"\x1b\[|\\(?:u001b|x1b)\[|\\u00[2-7]"
 """What is in every text with disguises: looked for together with the keywords."""
 
 DISGUISED = -1
 """Stands first among the rules to try where a text has disguises in it."""
-
-_PLACEHOLDER = re.compile(rb"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 
 
 def rules_version(rules: Iterable[Rule]) -> int:
@@ -107,8 +111,8 @@ class _Revealed(NamedTuple):
     """Where in `data` each part begins, in order."""
     originals: Sequence[int] = ()
     """Where that part begins in the text as it is."""
-    letters: frozenset[int] = frozenset()
-    """The parts that are one letter, spelled as a number."""
+    letters: Mapping[int, int] = {}
+    """The parts that are one letter, spelled as a number, and how long that is."""
 
     def start(self, place: int) -> int:
         """Return where a byte of `data` begins in the text as it is."""
@@ -122,14 +126,14 @@ class _Revealed(NamedTuple):
         if not self.places:
             return place
         part = bisect_right(self.places, place - 1) - 1
-        size = len(r"\u0000") if part in self.letters else place - self.places[part]
-        return self.originals[part] + size
+        return self.originals[part] + self.letters.get(part, place - self.places[part])
 
 
 def _reveal(data: bytes) -> _Revealed:
     """Return a text without disguises."""
     pieces: list[bytes] = []
-    places, originals, letters = [0], [0], set()
+    places, originals = [0], [0]
+    letters: dict[int, int] = {}
     end = size = 0
     for match in _DISGUISES.finditer(data):
         start, stop = match.span()
@@ -137,7 +141,7 @@ def _reveal(data: bytes) -> _Revealed:
         size += start - end
         if match[1] is not None:
             pieces.append(bytes([int(match[1], 16)]))
-            letters.add(len(places))
+            letters[len(places)] = stop - start
             places.append(size)
             originals.append(start)
             size += 1
@@ -147,7 +151,7 @@ def _reveal(data: bytes) -> _Revealed:
     if not pieces:
         return _Revealed(data)
     pieces.append(data[end:])
-    return _Revealed(b"".join(pieces), places, originals, frozenset(letters))
+    return _Revealed(b"".join(pieces), places, originals, letters)
 
 
 class SecretSpan(NamedTuple):
@@ -193,15 +197,6 @@ class Redactor:
             redacted = self._replaced_outside_blobs(data)
         # The same object where nothing changed: callers compare by identity.
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
-
-    def redact_uncounted(self, text: str) -> str:
-        """Return a text redacted that is counted elsewhere, or stands nowhere else."""
-        counts = self.counts.copy()
-        redacted = self.redact(text)
-        if redacted is not text:  # counted when it was redacted where it stands
-            self.counts.clear()
-            self.counts.update(counts)
-        return redacted
 
     def doubts(self, data: bytes) -> list[int]:
         """Return the rules that may find a secret in the bytes of a text, or of our JSON.
@@ -350,13 +345,16 @@ class Redactor:
         """Remember what a name says about the text it is given to, and that it is no secret."""
         if len(name) > _SHORT:
             return
+        if name in _OWN_NAMES:
+            self._clean.add(name)
+            return
         head = f'"{name}": "'
         telling = self._finder.rules_for_name(_bytes(head))
         if any(self._finder.spans(_bytes(name), telling)):
             return
         self._clean.add(name)
         # A name with a placeholder had a secret in it, and said nothing then.
-        if telling and "[REDACTED:" not in name:
+        if telling and BEGINNING not in name:
             self._heads[name] = head
 
     def _doubtful(self, texts: Sequence[str], among: list[int]) -> list[int]:
@@ -407,10 +405,10 @@ class Redactor:
     def _placeholder(self, rule: Rule, secret: bytes) -> bytes:
         self.counts[rule.name] += 1
         if not rule.hashed:
-            return f"[REDACTED:{rule.name}]".encode()
+            return placeholder(rule.name).encode()
         # keyed, so that nobody can try words against it; short, so that it tells no more.
         mark = hmac.digest(self._key, plausibility.unfold(secret), "sha256")[:4].hex()
-        return f"[REDACTED:{rule.name}:{mark}]".encode()
+        return placeholder(rule.name, mark).encode()
 
 
 class _Finder:
@@ -466,8 +464,8 @@ class _Finder:
     def spans(self, data: bytes, suspects: Iterable[int]) -> Iterator[SecretSpan]:
         """Yield all secrets that the rules find, in no order, overlapping or not."""
         placeholders: list[tuple[int, int]] = []
-        if b"[REDACTED:" in data:
-            placeholders = [match.span() for match in _PLACEHOLDER.finditer(data)]
+        if BEGINNING.encode() in data:
+            placeholders = [match.span() for match in PLACEHOLDER_BYTES.finditer(data)]
         for at in suspects:
             if at == DISGUISED:
                 continue

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from thence.agents import packages
+from thence.agents.unread import Unread
+from thence.format.figures import several
 from thence.format.records import Skipped
 from thence.memory.derivation import PARTS, Part
-from thence.memory.store import DigestRecord, SessionChange
+from thence.memory.store import DATA_LOSS, FORGOTTEN, DigestRecord, SessionChange, Store
 
 Stage = Literal["find", "read", "reprocess", "digest", "evict", "embed", "push", "done"]
 
@@ -48,6 +51,10 @@ class SweepPiece(msgspec.Struct):
     """Not the last piece of its source."""
     rebuilt: str | None = None
     """Why the session was put together from all of its facts, not continued."""
+    problems: list[packages.Problem] = []
+    """What of other packages was left out so far, where the source could not be read."""
+    secrets: tuple[str, ...] = ()
+    """The secrets that were taken out of it, and of nothing of the session before."""
 
 
 class SweepReport(msgspec.Struct):
@@ -74,6 +81,7 @@ class SweepReport(msgspec.Struct):
     skipped: int = 0
     failed: int = 0
     redactions: dict[str, int] = {}
+    """Secrets that were taken out of sessions, by rule; equal ones of a session count once."""
     digested: int = 0
     undigested: int = 0
     """Sessions whose digest was left to the next sweep, so that new lines are read first."""
@@ -94,8 +102,8 @@ class SweepReport(msgspec.Struct):
     notes: list[str] = []
     """What the user must be told: data that was lost, alerts of the retention."""
     outcomes: list[Outcome] = []
-    links: list[str] = []
-    """Links to folders or logs below the roots, which are not followed."""
+    not_read: list[Unread] = []
+    """What was found and is not read."""
     problems: list[packages.Problem] = []
     """What of other packages was left out, and why."""
 
@@ -103,3 +111,28 @@ class SweepReport(msgspec.Struct):
         """Count a session that was put together from all of its facts."""
         self.rebuilt += 1
         self.rebuilt_because[reason] = self.rebuilt_because.get(reason, 0) + 1
+
+
+# -- losses ---------------------------------------------------------------------------------
+
+
+def losses_of(store: Store) -> dict[str, str]:
+    """Return the sessions that were removed before a digest covered all of them, and why.
+
+    Of one that its user has forgotten since nothing is missed.
+    """
+    removals = store.read_table("removals")
+    lost = (entry for entry in removals if entry["what"] == DATA_LOSS)
+    return {entry["uid"]: entry["why"] for entry in lost if entry["uid"] != FORGOTTEN}
+
+
+def describe_losses(losses: Mapping[str, str]) -> str:
+    """Say in a sentence how many sessions were lost, and why the first of them was."""
+    reason = next(iter(losses.values()), "").removesuffix(": data loss")
+    return f"{count_losses(losses)}: {reason}"
+
+
+def count_losses(losses: Mapping[str, str]) -> str:
+    """Say how many sessions were lost, without why."""
+    were, they = ("was", "it was") if len(losses) == 1 else ("were", "they were")
+    return f"{several(len(losses), 'session')} {were} removed before {they} fully analysed"

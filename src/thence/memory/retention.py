@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from thence.format.figures import size
+from thence.format.figures import size, size_limit
 
 if TYPE_CHECKING:
     from thence.memory import store
 
-GB: Final = 10**9
+GIB: Final = 1 << 30
 BY_AGE: Final = 2
 """The step that evicts by age."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -41,17 +41,17 @@ Action = Literal["evict", "analyse", "drop_unanalysed", "alert"]
 class Policy(msgspec.Struct, frozen=True):
     """How much is kept; the knobs of the configuration, under their names."""
 
-    raw_soft_cap_bytes: int = 4 * GB
-    raw_hard_cap_bytes: int = 6 * GB
+    raw_soft_cap_bytes: int = 4 * GIB
+    raw_hard_cap_bytes: int = 6 * GIB
     raw_max_age_days: int = 45
     """Age from which goes what its source can give again, whatever the space; 0 means never."""
-    distilled_cap_bytes: int = 1 * GB
+    distilled_cap_bytes: int = 1 * GIB
     cadence: Literal["daily", "weekly", "on-hook"] = "daily"
 
 
 def rule(policy: Policy) -> str:
     """Return in words what goes when; the same wherever it is told."""
-    days, soft = policy.raw_max_age_days, size(policy.raw_soft_cap_bytes)
+    days, soft = policy.raw_max_age_days, size_limit(policy.raw_soft_cap_bytes)
     by_size = f"until all transcripts exceed {soft}"
     if days <= 0:
         return f"Transcripts are stored {by_size}; digests (short summaries) are never removed."
@@ -65,7 +65,7 @@ def rule(policy: Policy) -> str:
 def brief_rule(policy: Policy) -> str:
     """Return the rule in one line, for screens that are seen every day."""
     if policy.raw_max_age_days <= 0:
-        limit = size(policy.raw_soft_cap_bytes)
+        limit = size_limit(policy.raw_soft_cap_bytes)
         return f"Transcripts stay until they exceed {limit}. Digests (summaries) stay."
     days = f"{policy.raw_max_age_days} days"
     return f"Transcripts stay {days}, longer if their log is gone; digests (summaries) stay."
@@ -79,8 +79,6 @@ class RetentionItem(msgspec.Struct, frozen=True):
     last_event: datetime | None = None
     ingested_at: datetime | None = None
     analyzed_at: datetime | None = None
-    digest_covers_all: bool = True
-    """Whether the digest has seen every event; False after the session grew."""
     pinned: bool = False
     """`thence store pin`: never touched."""
     running: bool = False
@@ -92,8 +90,8 @@ class RetentionItem(msgspec.Struct, frozen=True):
 
     @property
     def analysed(self) -> bool:
-        """Whether the digest tells all there is to tell, so that the raw bytes may go."""
-        return self.analyzed_at is not None and self.digest_covers_all
+        """Whether a digest tells all there is to tell, so that the raw bytes may go."""
+        return self.analyzed_at is not None
 
     @property
     def age_from(self) -> datetime:
@@ -246,8 +244,8 @@ class _Planner:
         for item in raw:
             if self._usage <= self._hard:
                 return
-            lost = "its digest lacks the newest events" if item.analyzed_at else "it has no digest"
-            why = f"{self._over('maximum', self._hard)}, and analysis failed; {lost}: data loss"
+            over = self._over("maximum", self._hard)
+            why = f"{over}, and analysis failed; no digest is left: data loss"
             self._remove("drop_unanalysed", 4, item, why)
         if self._usage > self._hard:
             pinned = sum(item.pinned for item in self._left.values())
@@ -269,10 +267,10 @@ class _Planner:
     def _guard(self) -> None:
         cap = self._policy.distilled_cap_bytes
         if self._distilled > cap:
-            usage = f"digests use {size(self._distilled)}"
+            usage = f"digests use {size(self._distilled, cap)}"
             self._alert(
                 5,
-                f"{usage}, over the limit of {size(cap)}; digests are never removed",
+                f"{usage}, over the limit of {size_limit(cap)}; digests are never removed",
             )
 
     def _remove(self, action: Action, step: int, item: RetentionItem, why: str) -> None:
@@ -284,8 +282,8 @@ class _Planner:
         self._planned.append(PlannedRemoval("alert", step, why))
 
     def _over(self, name: str, cap: int) -> str:
-        by = size(self._usage - cap)
-        return f"transcripts use {size(self._usage)}, {by} over the {name} of {size(cap)}"
+        usage, by = (size(count, cap) for count in (self._usage, self._usage - cap))
+        return f"transcripts use {usage}, {by} over the {name} of {size_limit(cap)}"
 
 
 def _removable(items: Iterable[RetentionItem]) -> list[RetentionItem]:

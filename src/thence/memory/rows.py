@@ -19,7 +19,9 @@ from thence.format.normal import Session
 from thence.format.records import JSON
 from thence.memory.decoders import late_decoder
 from thence.memory.index import time_column
+from thence.memory.placeholders import count_by_rule
 from thence.memory.store import (
+    FORGOTTEN,
     DigestRecord,
     Filter,
     Inventory,
@@ -35,7 +37,7 @@ class _SessionOddities(msgspec.Struct, gc=False):
     """The fields of a `SessionRow` that are odd; all others are passed over."""
 
     skipped: int = 0
-    redacted: dict[str, int] = {}
+    secrets: tuple[str, ...] = ()
 
 
 ROW: Final = late_decoder(SessionRow)
@@ -51,6 +53,11 @@ WITHOUT_OWN = "without own:"
 
 FOR_LATER: Final = (REPACK, SETTLE, WITHOUT_OWN)
 """What of it is not done when pages are given back."""
+
+BLANK_REMOVALS: Final = (
+    "UPDATE removals SET body={mark}||substr(body, {mark}) WHERE substr(body, 1, {mark})={mark}"
+)
+"""Takes an id out of earlier lines of the list of removals; its values are `blanked`."""
 
 SMALL_PARTS, SMALL_PART_BYTES = 64, 64 << 10
 """How many small pieces of a session's facts are put together, and how large one is small."""
@@ -93,8 +100,15 @@ def columns(change: SessionChange) -> dict[str, Any]:
         "reader": row.reader,
         "fold": row.fold,
         "cursor": msgspec.msgpack.encode(change.cursor),
-        "row": msgspec.msgpack.encode(row),
+        "row": encode_row(row),
     }
+
+
+def encode_row(row: SessionRow) -> bytes:
+    """Return a row as a store keeps it: which machine wrote it has a column of its own."""
+    return msgspec.msgpack.encode(
+        row if row.member is None else msgspec.structs.replace(row, member=None)
+    )
 
 
 def plain_conditions(wanted: Filter, mark: str) -> list[tuple[str, Any]]:
@@ -121,8 +135,9 @@ def oddities(rows: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, JSON]]:
     """Yield what is odd in sessions, by their uids and the bytes of their rows."""
     for uid, body in rows:
         odd = _ODDITIES.decode(body)
-        if odd.skipped or odd.redacted:
-            yield {"uid": uid, "skipped": odd.skipped, "redacted": odd.redacted}
+        if odd.skipped or odd.secrets:
+            redacted = count_by_rule(odd.secrets)
+            yield {"uid": uid, "skipped": odd.skipped, "redacted": redacted}
 
 
 def searched_title(row: SessionRow) -> str:
@@ -177,6 +192,18 @@ def with_marks(row: SessionRow, *marks: Any) -> SessionRow:
     return msgspec.structs.replace(
         row, session=session, pinned=bool(pinned), raw_bytes=raw_bytes or 0
     )
+
+
+def removal_body(uid: str, size: int | None, why: str, *, forget: bool) -> str:
+    """Return what a line of the list of removals says: of a forgotten session not which it was."""
+    line = {"uid": FORGOTTEN if forget else uid, "bytes": size, "why": why}
+    return msgspec.json.encode(line).decode()
+
+
+def blanked(uid: str) -> tuple[str, int, int, str]:
+    """Return the values of BLANK_REMOVALS for a session that was forgotten."""
+    before, after = (f'{{"uid":{msgspec.json.encode(name).decode()}' for name in (uid, FORGOTTEN))
+    return after, len(before) + 1, len(before), before
 
 
 def inventory(

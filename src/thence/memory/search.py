@@ -21,8 +21,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -30,7 +31,7 @@ from thence.agents.profiles import stored_name
 from thence.errors import ThenceError
 from thence.format.expressions import expression
 from thence.format.facts import Block, words_of
-from thence.format.figures import TICKS
+from thence.format.figures import TICKS, several
 from thence.format.normal import DERIVED, KINDS, derived_id, implied_kinds
 from thence.memory import cjk_pairs
 from thence.memory.highlighting import marking_of
@@ -54,16 +55,20 @@ OPEN, CLOSE = "\x02", "\x03"
 _PIECE = expression(
     r"""(?P<no>-)?(?:(?P<name>[a-z]+)(?P<sign>:|>=?|<=?))?(?:"(?P<phrase>[^"]*)"?|(?P<word>\S+))"""
 )
-OUTCOME_WORDS: Final = {
-    "failed": "fail",
-    "failure": "fail",
-    "done": "success",
-    "succeeded": "success",
-    "unclear": "unknown",
+OUTCOME_NAMES: Final[dict[str, str]] = {
+    "success": "done",
+    "fail": "failed",
+    "abandoned": "abandoned",
+    "waiting": "waiting",
+    "unknown": "unclear",
+    "running": "running",
 }
-"""Other words for outcomes, and the outcome that each means."""
-OUTCOME_NAMES: Final = {"success": "done", "fail": "failed", "unknown": "unclear"}
-"""What people read in place of outcomes as they are stored; the others are read as they are."""
+"""What people read in place of outcomes as they are stored."""
+OUTCOME_WORDS: Final = {name: outcome for outcome, name in OUTCOME_NAMES.items()} | {
+    "failure": "fail",
+    "succeeded": "success",
+}
+"""The words for outcomes, and the outcome that each means."""
 _FILTER_NAMES = (
     *("agent", "project", "model", "tool", "kind", "file", "after", "before", "outcome", "cost"),
     "tag",
@@ -79,10 +84,37 @@ _MAX_NUMBER = 2**63 - 1  # of anything, in any store
 _DATE = expression(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
 
+Name = TypeVar("Name", bound=str)
+
+EVENT_KINDS: Final = (*KINDS, "note")
+"""Kinds to ask for; what people wrote down is no event of a session."""
+
+
 class BadQuery(ThenceError):
     """A search that cannot mean anything: a date that is none, nothing but exclusions."""
 
     exit_code = 2
+
+
+def named(what: str, word: str, known: Iterable[Name]) -> Name:
+    """Return the one of some names that a word is; BadQuery with the nearest where it is none."""
+    names = list(known)
+    if word in names:
+        return names[names.index(word)]
+    meant = nearest(word.lower(), names)
+    hint = f"did you mean {meant}?" if meant else f"one of {', '.join(names)}"
+    raise BadQuery(f"unknown {what} {word[:80]!r}", hint=hint)
+
+
+def stored_outcome(word: str) -> str:
+    """Return the outcome that a word means, by the names that people read or as it is stored."""
+    stored = OUTCOME_WORDS.get(word.lower(), word)
+    if stored not in OUTCOME_NAMES:
+        named("outcome", word, OUTCOME_NAMES.values())
+    if stored == "running":  # never stored: it holds only while somebody looks
+        hint = "thence ls --running and the filter active list the sessions that run"
+        raise BadQuery("what runs cannot be searched for", hint=hint)
+    return stored
 
 
 How = Literal["all", "any", "near", "filters"]
@@ -175,9 +207,12 @@ class SearchMatch(msgspec.Struct, frozen=True):
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """What a store found."""
+    """What a store found: the matches that were asked for, and how many there are in all."""
 
     matches: list[SearchMatch]
+    total: int = 0
+    """Matches in all, in so many `sessions`; at least that where it is `capped`."""
+    sessions: int = 0
     capped: bool = False
     searched_back_to: str | None = None
     how: How = "all"
@@ -188,6 +223,15 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     hints: tuple[str, ...] = ()
     is_by_meaning: bool = False
     """Whether some sessions were found by meaning alone."""
+
+    @property
+    def count(self) -> str:
+        """How many matches there are in how many sessions, in words."""
+        if not self.sessions:
+            return "no matches"
+        least = "at least " if self.capped else ""
+        matches = "" if self.how == "filters" else f"{several(self.total, 'match')} in "
+        return f"{least}{matches}{several(self.sessions, 'session')}"
 
     @property
     def explanation(self) -> str:
@@ -218,6 +262,8 @@ class Hit(msgspec.Struct, frozen=True):
     """Why there is no text to show: one damaged pack must not cost the other answers."""
     derived_from: int | None = None
     """The event that says it, where this one is derived from another."""
+    origin: str = ""
+    """Where its session comes from, in words; empty for a session of this machine."""
 
     @property
     def shown_at(self) -> int | None:
@@ -226,16 +272,10 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Hits(msgspec.Struct, frozen=True):
-    """All answers of one page."""
+    """The answers of one page, with their texts."""
 
     hits: list[Hit]
-    capped: bool = False
-    searched_back_to: str | None = None
-    how: How = "all"
-    explanation: str = ""
-    """How it was found, in words; empty where that goes without saying."""
-    hints: tuple[str, ...] = ()
-    """What to say of the question itself."""
+    answer: SearchAnswer
 
     @property
     def unread(self) -> list[str]:
@@ -246,23 +286,26 @@ class Hits(msgspec.Struct, frozen=True):
 # -- questions ------------------------------------------------------------------------------
 
 
-def parse(
-    text: str,
-    *,
-    prefix_last: bool = False,
-    exact: bool = False,
-    zone: tzinfo | None = None,
-) -> Query:
-    """Read what a user typed; with `prefix_last` its last word may be the beginning of one.
+def begun(text: str) -> str:
+    """Return the question that a text asks while it is typed: its last word is a beginning.
 
-    Days are those of `zone`, None for the zone of this machine.
+    Whoever goes on with what was shown for it asks this question, so that both find the same.
     """
+    *_, last = (None, *_PIECE.finditer(text))
+    word = last["word"] if last is not None and last.end() == len(text) else None
+    is_word = word is not None and (word[-1].isalnum() or word[-1] == "_")
+    if last is None or not is_word or last["no"] or last["name"] in _FILTERS or word == "OR":
+        return text
+    return text if last[0].lower() in STOP_WORDS else f"{text}*"
+
+
+def parse(text: str, *, exact: bool = False, zone: tzinfo | None = None) -> Query:
+    """Read what a user typed; days are those of `zone`, None for the zone of this machine."""
     # Half characters, as an argument of a command may hold, are in no store.
     text = text.encode("utf-8", "replace").decode()
     typed = _Typed(zone)
     for piece in _PIECE.finditer(text):
-        is_last = prefix_last and piece.end() == len(text)
-        typed.add(piece, is_prefix=is_last)
+        typed.add(piece)
     groups = typed.counted_groups()
     wanted = tuple(group.terms for group in groups)
     return Query(
@@ -312,7 +355,7 @@ class _Typed:
         self._either = False
         self._zone = zone
 
-    def add(self, piece: re.Match[str], *, is_prefix: bool) -> None:
+    def add(self, piece: re.Match[str]) -> None:
         """Read one more piece."""
         name, sign = piece["name"], piece["sign"]
         value = piece["phrase"] if piece["phrase"] is not None else piece["word"]
@@ -322,11 +365,13 @@ class _Typed:
         if name is not None:
             self._filter(name, sign, value)
             return
+        if piece["phrase"] is None and value[-1:] == ":" and value[:-1] in _FILTERS:
+            self.hints.append(f"{value} needs a value; it was searched as text")
         is_phrase = piece["phrase"] is not None
         if value == "OR" and self.groups and not is_phrase and not piece["no"]:
             self._either = True
             return
-        term = _term(value, phrase=is_phrase, is_prefix=is_prefix)
+        term = _term(value, phrase=is_phrase)
         if term is None:
             return
         if piece["no"]:
@@ -394,23 +439,21 @@ class _Typed:
             self.meta.append(name + token(value))
             if name == "kind" and value in DERIVED:
                 self.values["derived"] = value
-            kinds = (*KINDS, "note")  # what people wrote down is no event of a session
-            if name == "kind" and value not in kinds:
-                raise BadQuery(f"unknown kind {value!r}", hint=f"one of {', '.join(kinds)}")
+            if name == "kind":
+                named(name, value, EVENT_KINDS)
         elif name in ("before", "after"):
             self.values[name] = moment(value, self._zone)
         elif name == "outcome":
-            self.values[name] = OUTCOME_WORDS.get(value.lower(), value)
+            self.values[name] = stored_outcome(value)
         elif name == "cost":
             self.values["ticks_under" if sign.startswith("<") else "ticks_over"] = _ticks(value)
         else:
             self.values[name] = value
 
 
-def _term(text: str, *, phrase: bool, is_prefix: bool = False) -> str | None:
+def _term(text: str, *, phrase: bool) -> str | None:
     """Spell words for the index; all of them quoted, so that none is taken for an operator."""
-    is_prefix = not phrase and (is_prefix or text.endswith("*"))
-    term = cjk_pairs.search_term(text, is_prefix=is_prefix)
+    term = cjk_pairs.search_term(text, is_prefix=not phrase and text.endswith("*"))
     if not term.words:
         return None
     return '"' + " ".join(term.words) + '"' + ("*" if term.is_prefix else "")
@@ -477,8 +520,6 @@ def moment(text: str, zone: tzinfo | None = None) -> int:
 
 
 def _ticks(text: str) -> int:
-    from decimal import Decimal
-
     most = Decimal(_MAX_NUMBER)
     try:
         return int(min(max(Decimal(text.lstrip("$")) * TICKS, -most), most))
@@ -545,8 +586,7 @@ def hits(answer: SearchAnswer, query: Query, blobs: BlobStore) -> Hits:
         else _hit(match, snippet(match.text, terms), None)
         for match in answer.matches
     ]
-    how, why = answer.how, answer.explanation
-    return Hits(made, answer.capped, answer.searched_back_to, how, why, answer.hints)
+    return Hits(made, answer)
 
 
 def _hit(match: SearchMatch, shown: str, unread: str | None) -> Hit:

@@ -21,12 +21,13 @@ from zlib import crc32
 import msgspec
 
 from thence.agents import Adapter, Batch, Cursor, Mark, Source
+from thence.agents.looks import Look
 from thence.agents.marks import is_made_at
 from thence.format.copies import name_in, place_of
 from thence.format.facts import Fact
 from thence.memory import retention
-from thence.memory.fields import locate, printable
 from thence.memory.store import Inventory, SweepEntry
+from thence.memory.stored_paths import locate, printable
 
 FIRST = ""
 """The ending of names in the first place."""
@@ -80,12 +81,12 @@ def _can_be_read_again(known: SweepEntry) -> bool:
 
 
 def find_sessions(
-    adapter: Adapter, roots: Iterable[Path], inventory: Inventory | None
+    adapter: Adapter, roots: Iterable[Path], inventory: Inventory | None, look: Look
 ) -> Iterator[Source]:
     """Yield the sessions of an agent, each once, with its files in all places."""
     by_session: dict[str, list[Source]] = {}
     for root in roots:
-        for source in adapter.find(root):
+        for source in look.find(adapter, root):
             by_session.setdefault(source.uid, []).append(source)
     stored = inventory.sessions if inventory is not None else {}
     for uid, sources in by_session.items():

@@ -2,17 +2,17 @@
 
 A log cannot tell a running turn from a dead process, so who says so counts: the agents' own
 registries of what is open. For agents that keep none, a turn that is open and was written a short
-while ago is taken to be going on. At risk is what its agent deletes within a week and thence has
-not kept as it is now.
+while ago is taken to be going on; every other open turn has stopped. At risk is what its agent
+deletes within a week and thence has not kept as it is now.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ from thence.format.derived_events import time_of
 from thence.format.figures import TICKS
 from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
+from thence.format.turn import TurnNow
 from thence.memory.labels import Label
 from thence.memory.recall import with_lineage
 from thence.memory.store import Filter, SessionRow, Store
@@ -34,6 +35,17 @@ SOON_DAYS = 7
 """Days before its deletion from which a session is at risk."""
 
 Standing = Literal["waiting", "running", "idle"]
+Turn = Literal["running", "waiting", "interrupted", "stopped", "done"]
+TURN_WORDS: Final[dict[Turn, str]] = {
+    "running": "running",
+    "waiting": "needs you",
+    "interrupted": "interrupted",
+    "stopped": "stopped in the middle of a turn",
+    "done": "done",
+}
+"""What people read of where a last turn stands."""
+STOPPED: Final = "no process is working on it"
+"""Why an open turn counts as stopped."""
 
 
 class Now(msgspec.Struct, frozen=True):
@@ -45,16 +57,22 @@ class Now(msgspec.Struct, frozen=True):
 
     def of(self, row: SessionRow, at: float | None = None) -> Standing | None:
         """Tell how a session stands; None when nobody is at it."""
-        live = self.live.get(row.session.session_uid)
+        return self.standing(row.session, row.turn, at)
+
+    def standing(
+        self, session: Session, turn: str | None, at: float | None = None
+    ) -> Standing | None:
+        """Tell how a session stands whose log leaves its last turn so."""
+        live = self.live.get(session.session_uid)
         if live is not None:
-            return _standing_of(live, row.turn)
-        if row.session.flavor in self.telling:
+            return _standing_of(live, turn)
+        if session.flavor in self.telling:
             return None
-        last = time_of(row.session.ended_at)
+        last = time_of(session.ended_at)
         passed = (at or time.time()) - last.timestamp() if last else float("inf")
-        if row.turn == "waiting" and passed < MAX_WAIT_S:
+        if turn == "waiting" and passed < MAX_WAIT_S:
             return "waiting"
-        return "running" if row.turn == "running" and passed < RECENT_S else None
+        return "running" if turn in ("running", "answered") and passed < RECENT_S else None
 
 
 def _standing_of(live: Live, turn: str | None) -> Standing:
@@ -63,6 +81,24 @@ def _standing_of(live: Live, turn: str | None) -> Standing:
     if live.status == "idle" or (live.status != "busy" and turn in ("done", "interrupted")):
         return "idle"
     return "running"
+
+
+def turn_now(turn: str | None, standing: Standing | None) -> Turn:
+    """Return where a last turn stands: what its log says, unless only a process can keep it open.
+
+    The one rule of what is called running, for all who show or send it.
+    """
+    if standing in ("running", "waiting"):
+        return standing
+    if turn in ("running", "waiting"):
+        return "stopped"
+    return "interrupted" if turn == "interrupted" else "done"
+
+
+def turn_object(turn: TurnNow, standing: Standing | None) -> dict[str, JSON]:
+    """Return a last turn under the names of its fields, its state as it is now."""
+    fields: dict[str, JSON] = msgspec.to_builtins(turn)
+    return fields | {"state": turn_now(turn.state, standing)}
 
 
 def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> Now:
@@ -96,13 +132,23 @@ def open_sessions(
     return with_lineage(store, open_now[: wanted.limit], labels)
 
 
+def sessions_by_standing(
+    store: Store, now: Now, at: float, labels: Mapping[str, Label] | None = None
+) -> dict[Standing, list[SessionRow]]:
+    """Return the sessions that somebody is at, the last written first, by how they stand."""
+    rows: dict[Standing, list[SessionRow]] = {"waiting": [], "running": [], "idle": []}
+    for row in open_sessions(store, Filter(), now, at, labels):
+        rows[now.of(row, at) or "idle"].append(row)
+    return rows
+
+
 def session_object(row: SessionRow, standing: Standing | None = None) -> dict[str, JSON]:
     """Return a session's fields under their names, and what is known of it besides."""
     fields: dict[str, JSON] = msgspec.to_builtins(row.session)
     fields |= {
         "outcome": outcome_now(row.session.outcome, standing),
         "title": row.title,
-        "turn": row.turn,
+        "turn": turn_now(row.turn, standing) if row.turn else None,
         "standing": standing,
         "usd": {name: ticks / TICKS for name, ticks in row.ticks.items()},
         "unpriced_tokens": row.unpriced,
@@ -113,6 +159,7 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
         "source_gone": row.gone,
         "imported": msgspec.to_builtins(row.imported),
         "machine": row.machine,
+        "origin": row.origin,
         "pinned": row.pinned,
         "tags": list(row.tags),
     }
@@ -122,6 +169,26 @@ def session_object(row: SessionRow, standing: Standing | None = None) -> dict[st
 def outcome_now(outcome: Outcome, standing: Standing | None) -> Outcome:
     """Return what to show as the outcome: what goes on now, else how the session was judged."""
     return standing if standing in ("running", "waiting") else outcome
+
+
+def digest_now(digest: Mapping[str, JSON], standing: Standing | None) -> dict[str, JSON]:
+    """Return a digest that says of a session that is open now what goes on, not how it ended."""
+    if standing not in ("running", "waiting"):
+        return dict(digest)
+    why = "running now" if standing == "running" else "waiting for you"
+    own = {name: value for name, value in digest.items() if name != "confidence"}
+    return {**own, "outcome": standing, "reasons": [why]}
+
+
+def digests_now(
+    store: Store, digests: Iterable[dict[str, JSON]], now: Now, at: float | None = None
+) -> Iterator[dict[str, JSON]]:
+    """Yield stored digests, each as it is to be read now."""
+    entries = list(digests)
+    rows = store.sessions(Filter(uids=tuple(entry["uid"] for entry in entries)))
+    standings = {row.session.session_uid: now.of(row, at) for row in rows}
+    for entry in entries:
+        yield digest_now(entry, standings.get(entry["uid"]))
 
 
 # -- at risk --------------------------------------------------------------------------------

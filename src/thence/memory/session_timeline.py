@@ -12,6 +12,7 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 
 import msgspec
 
@@ -24,8 +25,10 @@ from thence.format.normal import SessionEvent
 from thence.format.readout import Readout
 from thence.format.records import Usage
 from thence.format.stored import StoredEvent
+from thence.format.todos import Step, known_list
 from thence.format.turn import TurnState
 from thence.format.wording import corrects, without_editor_context
+from thence.memory.prices import prompt_tokens
 from thence.memory.tally import Place
 
 _SHOWN = (State.LIVE, State.ORPHANED)
@@ -64,6 +67,14 @@ def short(text: str, size: int) -> str:
     if len(body) <= size and len(text) <= 4 * size:
         return body.decode()
     return body[: size - 3].decode("utf-8", "ignore").rstrip() + "…"
+
+
+def call_step(at: str, pair: Call) -> Step:
+    """Return a call as a step of what is read for todos."""
+    tool, arguments = known_list(pair.call.tool or "", pair.call.payload, pair.effect)
+    result, failed = pair.result, not pair.outcome.succeeded
+    returned = result.payload if result is not None else None
+    return Step(at, "assistant", tool=tool, input=arguments, result=returned, failed=failed)
 
 
 def event_text(event: SessionEvent) -> str:
@@ -126,10 +137,7 @@ class TimelineBill(msgspec.Struct, frozen=True):
     @property
     def context(self) -> int:
         """How much the model was given to read."""
-        usage = self.usage
-        return (
-            usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-        )
+        return prompt_tokens(self.usage)
 
 
 class DeadBranch(msgspec.Struct, frozen=True):
@@ -209,16 +217,16 @@ class SessionTimeline:
     @cached_property
     def turns(self) -> list[TimelineTurn]:
         """The line, cut at the prompts."""
-        out = [TimelineTurn([], [])]
-        before: SessionEvent | None = None
+        session, out = self.session, [TimelineTurn([], [])]
+        first = (filter(_is_asked, session.records[place].blocks) for place in session.turns)
+        begins = {event.event_id for events in first for event in islice(events, 1)}
         for event in self.spoken:
-            if event.kind != "user_msg":
+            if not _is_asked(event):
                 out[-1].events.append(event)
-            elif before is not None and before.kind == "user_msg" and event.block:
-                out[-1].prompt.append(event)
-            else:
+            elif event.event_id in begins:
                 out.append(TimelineTurn([event], []))
-            before = event
+            else:  # a further text or picture of the same prompt
+                out[-1].prompt.append(event)
         return out if out[0].events or len(out) == 1 else out[1:]
 
     def correction(self, turn: TimelineTurn) -> str | None:
@@ -235,7 +243,7 @@ class SessionTimeline:
     @cached_property
     def prompts(self) -> list[SessionEvent]:
         """What the human said on the line, a block each."""
-        return [event for event in self.spoken if event.kind == "user_msg"]
+        return list(filter(_is_asked, self.spoken))
 
     # -- calls --------------------------------------------------------------------------
 
@@ -273,7 +281,7 @@ class SessionTimeline:
             return None
         name, scripts = pair.call.event_id, self._scripts
         if name not in scripts:
-            scripts[name] = tools.command(pair.call.tool or "", pair.call.payload)
+            scripts[name] = tools.command(pair.effect, pair.call.tool or "", pair.call.payload)
         return scripts[name] or ""
 
     def edits(self, call: Call) -> bool:
@@ -285,14 +293,7 @@ class SessionTimeline:
         if self.edits(call):
             return True
         if not call.effect.is_script:
-            return tools.tool_kind(call.call.tool or "") not in (
-                "read",
-                "search",
-                "list",
-                "fetch",
-                "web",
-                "plan",
-            )
+            return call.effect.kind not in ("read", "search", "list", "fetch", "web", "plan")
         return not call.outcome.is_test_run and not self.only_looks(call)
 
     def only_looks(self, call: Call) -> bool:
@@ -304,7 +305,7 @@ class SessionTimeline:
         """Whether a call runs tests, builds, installs or fetches: what takes time by itself."""
         script = self.script(call)
         if script is None:
-            return tools.tool_kind(call.call.tool or "") in ("fetch", "web")
+            return call.effect.kind in ("fetch", "web")
         names = (shell.program_name(words[0]) for words in shell.programs(script[:_SCRIPT_CHARS]))
         return not _RUNS_LONG.isdisjoint(names)
 
@@ -412,6 +413,11 @@ def is_measured(pair: Call) -> bool:
 def milliseconds_between(begin: datetime, end: datetime) -> int:
     """Milliseconds from one time to another."""
     return round(1000 * (end - begin).total_seconds())
+
+
+def _is_asked(event: SessionEvent) -> bool:
+    """Whether it is a part of a prompt."""
+    return event.kind == "user_msg"
 
 
 def _is_blank(event: SessionEvent) -> bool:

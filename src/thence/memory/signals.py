@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from thence.format import derived_events, output, tools
+from thence.format import derived_events, output
 from thence.format.derived_events import Call
 from thence.format.expressions import expression
 from thence.format.figures import several
@@ -335,7 +335,7 @@ def _own(timeline: SessionTimeline, pair: Call) -> bool:
     Between the times of a call and its result a human may have been asked. Where the log does not
     measure the call, only commands that are known to run long are believed.
     """
-    if tools.tool_kind(pair.call.tool or "") == "agent" or waits_for_human(pair) or cut_short(pair):
+    if pair.effect.kind == "agent" or waits_for_human(pair) or cut_short(pair):
         return False
     return is_measured(pair) or timeline.may_run_long(pair)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import add
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -13,8 +13,11 @@ from thence.format.fold import Bill
 from thence.format.normal import SessionEvent
 from thence.format.records import Usage
 from thence.format.stored import StoredEvent
-from thence.memory.prices import price, tariff
+from thence.memory.prices import SYNTHETIC, recorded_ticks, tariff
 from thence.memory.store import Spend
+
+if TYPE_CHECKING:
+    from thence.memory.pricelist import Prices
 
 _COLUMNS = len(Usage.__struct_fields__) + 3  # numbers of a spend
 
@@ -24,16 +27,18 @@ def bills_of(events: Iterable[SessionEvent], bills: Mapping[int, Usage]) -> list
     return [Bill(event, bills[event.event_id]) for event in events if event.event_id in bills]
 
 
-def spend_of(bills: Iterable[Bill], prices: Mapping[int, int | None] | None = None) -> list[Spend]:
+def spend_of(
+    bills: Iterable[Bill], prices: Prices, known: Mapping[int, int | None] | None = None
+) -> list[Spend]:
     """Add up bills by slot of time, model and what became of them; each is priced for itself.
 
-    `prices` are the ticks of all of them by the ids of their events, where they are known already.
+    `known` are the ticks of all of them by the ids of their events, where they were priced before.
     """
     sums: dict[tuple[str, str, str], list[int]] = {}
     for bill in bills:
         event, usage = bill.event, bill.usage
         key = (slot_of(event.ts), event.model or "", derived_events.place_of(event))
-        ticks = ticks_of(event, usage) if prices is None else prices[event.event_id]
+        ticks = ticks_of(event, usage, prices) if known is None else known[event.event_id]
         numbers = sums.get(key)
         if numbers is None:
             numbers = sums[key] = [0] * _COLUMNS
@@ -92,29 +97,21 @@ def spent_of(spend: Sequence[Spend]) -> derived_events.Spent:
     return derived_events.Spent(**sums, responses=sum(part.responses for part in spend))
 
 
-def with_price(row: StoredEvent) -> StoredEvent:
-    """Return an event with the price of its bill."""
+def with_price(row: StoredEvent, prices: Prices) -> StoredEvent:
+    """Return an event with the price of its bill by a list."""
     usage = row.usage
     if usage is None:
         return row
-    return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage))
+    return msgspec.structs.replace(row, ticks=ticks_of(row.event, usage, prices))
 
 
-def ticks_of(event: SessionEvent, usage: Usage) -> int | None:
+def ticks_of(event: SessionEvent, usage: Usage, prices: Prices) -> int | None:
     """Say what a bill cost, in ticks; None when nobody knows."""
-    day = (event.ts or "")[:10]
-    if event.cost_usd is not None:
-        cost = price(
-            event.model or "",
-            usage,
-            at=derived_events.time_of(f"{day}T12:00:00Z"),
-            cache_1h=usage.cache_1h_input_tokens,
-            web_searches=usage.web_searches,
-            service_tier=event.tier,
-            recorded=event.cost_usd,
-        )
-        return None if cost is None else cost.ticks
-    rates = tariff(event.model or "", day, event.tier)
+    if event.cost_usd is not None and event.model != SYNTHETIC:
+        ticks = recorded_ticks(event.cost_usd, usage)
+        if ticks is not None:
+            return ticks
+    rates = tariff(prices, event.model or "", (event.ts or "")[:10], event.tier)
     return None if rates is None else rates.ticks(usage)
 
 

@@ -19,10 +19,10 @@ import msgspec
 from thence.errors import (
     SessionNotFound,
 )
-from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
 from thence.memory import backup, disk, pages
+from thence.memory.derivation import is_of_this_fold
 from thence.memory.index import SqliteWords, WordIndex, every, first
 from thence.memory.packs import BlobStore, Packs
 from thence.memory.rows import (
@@ -35,12 +35,15 @@ from thence.memory.rows import (
     clean,
     inventory,
     now,
+    removal_body,
 )
+from thence.memory.search import as_asked
 from thence.memory.sqlite_file import SqliteFile, translate_errors
 from thence.memory.sqlite_rows import (
     DIGESTS,
     TITLES,
     SessionIndex,
+    blank_traces,
     claim,
     empty_session,
     foreign_claims,
@@ -52,6 +55,7 @@ from thence.memory.sqlite_rows import (
     put_session,
     rename_refs,
 )
+from thence.memory.sqlite_vectors import SqliteVectors
 from thence.memory.statements import INVENTORY, Dialect, SqlReads, shared
 from thence.memory.store import (
     DATA_LOSS,
@@ -64,6 +68,7 @@ from thence.memory.store import (
     StoredSession,
     Tail,
     facts_behind,
+    uid_hash,
     unpack_facts,
     unpack_fold,
 )
@@ -85,6 +90,7 @@ _DIALECT: Final = Dialect(
     minute_of_end="strftime('%Y-%m-%dT%H:%M', ended/1000, 'unixepoch')",
     # By its number a session is met in the order of the table, by its uid all over it.
     session_key="sessions.id",
+    machine="NULL",
     # The column lies behind the bytes of the row; the index of these few sessions does not.
     is_bound="max(sessions.id IN (SELECT id FROM sessions WHERE bound))=1",
     orders={"digests": "ended, uid", "signals": "ended, uid, signals.id", "spend": "day, uid"},
@@ -213,7 +219,7 @@ class Sqlite(SqlReads, SqliteFile):
         if row is None:
             return []
         session, version = row
-        if version != session_fold.VERSION:
+        if not is_of_this_fold(version):
             stored = self.load_session(uid)
             return pages.derive_events(uid, stored, after=after, limit=limit, ids=ids)
         if ids is not None:
@@ -296,7 +302,6 @@ class Sqlite(SqlReads, SqliteFile):
     def search(self, query: Query, limit: int = 20, offset: int = 0) -> SearchAnswer:
         """Find events by their words, the best first, within a budget of time."""
         from thence.memory import vectors
-        from thence.memory.search import as_asked
 
         source = SqliteWords(self._db, query)
         answer = vectors.search((source, self.sessions), query, limit, offset, self.vectors)
@@ -309,7 +314,6 @@ class Sqlite(SqlReads, SqliteFile):
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Let searches find by meaning as well."""
-        from thence.memory.sqlite_vectors import SqliteVectors
         from thence.memory.vectors import Vectors
 
         self.vectors = Vectors(SqliteVectors(lambda: self._db, self._transaction), encoder)
@@ -327,10 +331,10 @@ class Sqlite(SqlReads, SqliteFile):
     ) -> list[str]:
         """Evict sessions from tier 1, or forget them altogether; the uids still pending.
 
-        One that is not there is said before any goes. Many go some at a time, each time with
-        what is left to be done for them.
+        One that is not there is said before any goes; of one that is forgotten already what is
+        left of it goes. Many go some at a time, each time with what is left to be done for them.
         """
-        going = [(self._number(uid), uid) for uid in uids]
+        going = {uid: self._number(uid, forget=forget) for uid in uids}
         what = "forget" if forget else DATA_LOSS if lost else "evict"
         if forget:
             backup.drop_upgrade_copies(self.path, days=0)
@@ -338,25 +342,29 @@ class Sqlite(SqlReads, SqliteFile):
             with self._transaction(full=True) as db:
                 graves = [(value,) for value in sorted(buried)]
                 db.executemany("INSERT OR IGNORE INTO tombstones VALUES(?)", graves)
-        for at in range(0, len(going), BATCH_SESSIONS):
-            some = dict(going[at : at + BATCH_SESSIONS])
+        with self._transaction(full=True) as db:
+            for uid in (uid for uid, session in going.items() if session is None):
+                blank_traces(db, uid, forget=True)
+        there = [(session, uid) for uid, session in going.items() if session is not None]
+        for at in range(0, len(there), BATCH_SESSIONS):
+            some = dict(there[at : at + BATCH_SESSIONS])
             with self._transaction(full=True) as db:
                 pending = {PACK + uid for uid in some.values()} | WordIndex(db).delete(some)
                 for session, uid in some.items():
                     size = first(db, "SELECT raw_bytes FROM sessions WHERE id=?", session)
                     empty_session(db, session, forget=forget, uid=uid)
-                    name = "(forgotten)" if forget else uid
-                    removal = {"uid": name, "bytes": size, "why": why.get(uid, "asked for")}
-                    note_removal(db, what, removal)
+                    reason = why.get(uid, "asked for")
+                    note_removal(db, what, removal_body(uid, size, reason, forget=forget))
                 db.executemany(
                     "INSERT OR IGNORE INTO pending VALUES(?)", [(value,) for value in pending]
                 )
         return [] if self.settle() else list(uids)
 
-    def _number(self, uid: str) -> int:
-        """Return the number that a session has in this store."""
+    def _number(self, uid: str, *, forget: bool) -> int | None:
+        """Return the number that a session has in this store; None for one that it forgot."""
         number: int | None = first(self._db, "SELECT id FROM sessions WHERE uid=?", uid)
-        if number is None:
+        sql = "SELECT 1 FROM tombstones WHERE uid_hash=?"
+        if number is None and not (forget and first(self._db, sql, uid_hash(uid))):
             raise SessionNotFound(f"no session {uid} in the store")
         return number
 

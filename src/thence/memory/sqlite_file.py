@@ -158,7 +158,7 @@ class SqliteFile:
             return DiskFull(f"the store {self.path} cannot be written")
         return NotAppendable(
             f"cannot write to the store {self.path}: {error}",
-            hint="stored data is safe; free space or make it writable, then try again",
+            hint="stored data is safe; check the disk and the mode of the file, then try again",
         )
 
     def _migrate(self) -> None:

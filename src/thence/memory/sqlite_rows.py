@@ -15,20 +15,22 @@ import msgspec
 from thence.errors import ThenceError
 from thence.format.facts import Fact
 from thence.format.normal import KINDS, event_id
-from thence.format.records import JSON
 from thence.memory import pages, sqlite_vectors
 from thence.memory.cjk_pairs import index_text
 from thence.memory.index import WordIndex, digest_text, every, first
 from thence.memory.packs import BlobStore, pack_name, short_ref
 from thence.memory.rows import (
+    BLANK_REMOVALS,
     FOR_LATER,
     REPACK,
     ROW,
     SMALL_PART_BYTES,
     SMALL_PARTS,
+    blanked,
     clean,
     columns,
     digest_version,
+    encode_row,
     now,
     searched_title,
     spend_values,
@@ -96,7 +98,7 @@ def put_session(db: apsw.Connection, change: SessionChange) -> tuple[int, bool]:
             (
                 *(row.gone, row.pinned, row.redactor, row.session.source_path or ""),
                 clean(row.folder),
-                *(msgspec.msgpack.encode(row), known[0]),
+                *(encode_row(row), known[0]),
             ),
         )
         return known[0], True
@@ -380,7 +382,7 @@ def put_digest(db: apsw.Connection, session: int, digested: DigestRecord, now: i
             digested.outcome,
             len(body) + sum(len(signal) for *_, signal in signals),
             digest_version(digested),
-            msgspec.msgpack.encode(judged_row),
+            encode_row(judged_row),
             session,
         ),
     )
@@ -460,8 +462,7 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
     for table in (*TIER_1, "spend", "digests", "signals") if forget else TIER_1:
         db.execute(f"DELETE FROM {table} WHERE session=?", (session,))  # noqa: S608
     sqlite_vectors.drop_vectors(db, session, keep_digest=not forget)
-    names = [(kind + uid,) for kind in FOR_LATER]
-    db.executemany("DELETE FROM pending WHERE name=?", names)
+    blank_traces(db, uid, forget=forget)
     if forget:
         for table in (DIGESTS, TITLES):
             db.execute(f"DELETE FROM {table} WHERE rowid=?", (session,))  # noqa: S608
@@ -474,7 +475,13 @@ def empty_session(db: apsw.Connection, session: int, *, forget: bool, uid: str) 
         db.execute("UPDATE sessions SET evicted=?, raw_bytes=0 WHERE id=?", (now(), session))
 
 
-def note_removal(db: apsw.Connection, what: str, details: dict[str, JSON]) -> None:
+def blank_traces(db: apsw.Connection, uid: str, *, forget: bool) -> None:
+    """Delete what waits for a session; with `forget` its id in earlier removals as well."""
+    db.executemany("DELETE FROM pending WHERE name=?", [(kind + uid,) for kind in FOR_LATER])
+    if forget:
+        db.execute(BLANK_REMOVALS.format(mark="?"), blanked(uid))
+
+
+def note_removal(db: apsw.Connection, what: str, body: str) -> None:
     """Add a line to the list of removals."""
-    body = msgspec.json.encode(details).decode()
     db.execute("INSERT INTO removals(at, what, body) VALUES(?,?,?)", (now(), what, body))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from thence.memory.index import every, first, narrowed_ids
+from thence.memory.ranking import DIGEST
 
 if TYPE_CHECKING:
     from thence.memory.ranking import Row
@@ -143,7 +144,6 @@ class SqliteVectors:
         return {place: row for place, row in rows if row is not None}
 
     def _row(self, session: int, number: int) -> Row | None:
-        from thence.memory.ranking import DIGEST
         from thence.memory.vectors import PROMPT
 
         db = self._db()

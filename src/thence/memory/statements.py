@@ -45,6 +45,8 @@ class Dialect(NamedTuple):
     """The minute in which a session ended, as spend has it in `day`."""
     session_key: str
     """By what the sums of each session are grouped."""
+    machine: str
+    """The machine that wrote a row of sessions, where a store has several."""
     is_bound: str
     """Whether the cost of one of some sessions is a minimum."""
     orders: dict[str, str]
@@ -79,21 +81,22 @@ class SqlReads:
         tests, values = conditions(wanted, self.dialect.mark)
         return " AND ".join(tests) or "1=1", tuple(values)
 
-    def _listed(self, row: SessionRow) -> SessionRow:
-        """Return a row as it may be listed."""
+    def _listed(self, row: SessionRow, machine: str | None) -> SessionRow:  # noqa: ARG002
+        """Return a row that a machine wrote as it may be listed."""
         return row
 
     def sessions(self, wanted: Filter = Filter()) -> Iterator[SessionRow]:  # noqa: B008
         """List sessions."""
         where, values = self._where(wanted)
         limit = "" if wanted.limit is None else f" LIMIT {wanted.limit} OFFSET {wanted.offset}"
+        machine, order = self.dialect.machine, _ORDERS[wanted.order]
         rows = self._every(
-            "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes"  # noqa: S608
-            f" FROM sessions WHERE {where} ORDER BY {_ORDERS[wanted.order]}{limit}",
+            "SELECT row, discovered, ingested, analysed, evicted, outcome, pinned, raw_bytes,"  # noqa: S608
+            f" {machine} FROM sessions WHERE {where} ORDER BY {order}{limit}",
             *values,
         )
-        for row, *marks in rows:
-            yield self._listed(with_marks(ROW.decode(row), *marks))
+        for row, *marks, machine in rows:
+            yield self._listed(with_marks(ROW.decode(row), *marks), machine)
 
     def read_table(self, what: Tier2, wanted: Filter = Filter()) -> Iterator[dict[str, JSON]]:  # noqa: B008
         """Yield what tier 2 keeps of the sessions that are wanted, each with its `uid`."""

@@ -27,14 +27,6 @@ MAX_LEVELS: Final = 200
 encode = msgspec.json.Encoder().encode
 
 
-def dump(payload: JSON) -> bytes:
-    """Return a payload as JSON that `load` can read."""
-    try:
-        return encode(payload)
-    except UNSPELLABLE:  # rare, so tried only when it fails
-        return encode(plain(payload))
-
-
 def load(body: bytes) -> JSON:
     """Return a payload again."""
     try:

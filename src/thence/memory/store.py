@@ -28,11 +28,13 @@ from thence.format.facts import Edge, Fact
 from thence.format.figures import money
 from thence.format.fold import FoldState, Index
 from thence.format.graph import State
+from thence.format.layout import LOCAL_SESSIONS, LOCAL_SIDECHAINS
 from thence.format.lineage import key_of
 from thence.format.normal import Session
 from thence.format.records import JSON, Usage
 from thence.format.stored import StoredEvent
 from thence.memory.decoders import late_decoder
+from thence.memory.origins import Confirmations, describe_origin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -46,6 +48,12 @@ BLOBS_GROUP = "thence.blobs"
 
 SYNCED = "sync"
 """The form of sessions that another machine of the same person has sent."""
+
+PROJECT = "project"
+"""The form of sessions whose log a project keeps with itself."""
+
+FORGOTTEN = "(forgotten)"
+"""What stands in the list of removals for the id of a session that was forgotten."""
 
 DATA_LOSS = "session_memory.data_loss"
 """What the list of removals calls an eviction of what was not analysed."""
@@ -83,13 +91,17 @@ class ImportedFrom(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a session comes from that no log of this machine holds."""
 
     form: str
-    """What kind of file it was: atif, share, jsonl, journal; sync: another machine sent it."""
+    """What kind of file it was: atif, share, jsonl, journal; sync: another machine sent it;
+    project: a log that its project keeps with itself."""
     name: str = ""
     """The name of the file, without its folder; of the machine where it was synced."""
     by: str = ""
     """The program that wrote it, as it says itself."""
     content_hash: str = ""
-    """Over all records of the session in that file: the same file changes nothing."""
+    """Over all records of the session in that file: the same file changes nothing. Of a log that
+    a project keeps over its folder: what is added there needs no other word."""
+    first: ImportedFrom | None = None
+    """Of a synced session: the file that the other machine imported it from."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -135,8 +147,8 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Up to when that goes: what the source says before this is counted there."""
     carried_change: int = 0
     """The first change that went on from there."""
-    redacted: dict[str, int] = {}
-    """Secrets that were taken out of its payloads, by rule."""
+    secrets: tuple[str, ...] = ()
+    """The different secrets that were taken out of it, by kind and mark; see `placeholders`."""
     pinned: bool = False
     change: int = 0
     """Grows with every write of this session."""
@@ -149,6 +161,9 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     imported: ImportedFrom | None = None
     """Set for sessions that `thence import` or `thence sync` brought."""
 
+    member: str | None = None
+    """The machine that wrote it into a team's store, where that is another one; on rows that are
+    read only, stores do not keep it."""
     project: str | None = None
     """The folder that it counts as, where that is not the one its log names: see `folders`."""
 
@@ -162,6 +177,57 @@ class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """The other machine that has its log; None for sessions of this one and of files."""
         origin = self.imported
         return origin.name if origin is not None and origin.form == SYNCED else None
+
+    @property
+    def file(self) -> ImportedFrom | None:
+        """The file that brought it, to this machine or to the one that sent it; None for logs.
+
+        A log that lies in a project is such a file: whoever copies a repository copies it too.
+        """
+        origin = self.imported
+        if origin is None:
+            folder, _, where = (self.session.source_path or "").rpartition("/")[0].rpartition("/")
+            if self.session.flavor != "thence" or where not in (LOCAL_SESSIONS, LOCAL_SIDECHAINS):
+                return None
+            of_folder = blake2b(folder.encode("utf-8", "replace"), digest_size=16).hexdigest()
+            return ImportedFrom(PROJECT, f"{folder.rpartition('/')[2]}/{where}", "", of_folder)
+        return origin.first if origin.form == SYNCED else origin
+
+    @property
+    def confirmation(self) -> tuple[str, str] | None:
+        """What a user confirms, so that hooks tell of it; None for a session that none brought.
+
+        That is what a file says of one session, or for all sessions that it keeps a project.
+        """
+        file = self.file
+        if file is None:
+            return None
+        whose = PROJECT if file.form == PROJECT else self.session.session_uid
+        return whose, file.content_hash
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in words; empty for a session of this machine."""
+        return self._describe_origin()
+
+    def is_withheld(self, confirmed: Confirmations) -> bool:
+        """Whether hooks leave it out: a file brought it, and the user has not confirmed that."""
+        wanted = self.confirmation
+        return wanted is not None and wanted not in confirmed
+
+    def origin_and_state(self, confirmed: Confirmations) -> str:
+        """Return the origin, and of what a file brought whether the user confirmed it."""
+        if self.file is None:
+            return self.origin
+        return self._describe_origin(is_confirmed=not self.is_withheld(confirmed))
+
+    def _describe_origin(self, *, is_confirmed: bool | None = None) -> str:
+        file, machine = self.file, self.machine or self.member
+        name = "" if file is None else file.name or file.form
+        is_kept = file is not None and file.form == PROJECT
+        return describe_origin(
+            file=name, is_kept=is_kept, machine=machine or "", is_confirmed=is_confirmed
+        )
 
 
 class EventRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -277,18 +343,6 @@ class Tail(msgspec.Struct):
     position: Position = (0, 0)
     """Where its facts end."""
 
-    def has_event(self, event_id: int) -> bool:
-        """Return whether an event has this id."""
-        return self.index.has_event(event_id)
-
-    def has_call(self, call: str) -> bool:
-        """Return whether a call or a result has this id."""
-        return self.index.has_call(call)
-
-    def has_bill(self, usage_key: str) -> bool:
-        """Return whether a record has this usage key."""
-        return self.index.has_bill(usage_key)
-
 
 class NothingStored:
     """The index of a session of which nothing is stored."""
@@ -342,6 +396,10 @@ class Inventory(msgspec.Struct):
     """An eviction is not yet in every page: `remove` nothing more to have it tried again."""
     takes_older: bool = False
     """The store numbers rows of older sessions below the others (`Change.older`)."""
+
+    def is_new(self, uid: str) -> bool:
+        """Whether a session is neither stored nor forgotten."""
+        return uid not in self.sessions and not self.is_forgotten(uid)
 
     def is_forgotten(self, uid: str) -> bool:
         """Whether a session must not come back: its uid was kept as a hash only."""
@@ -603,9 +661,18 @@ def _foreign_store(point: EntryPoint, where: str) -> Store:
 _FACTS = late_decoder(list[Fact])
 
 
+encode_facts = msgspec.msgpack.Encoder().encode
+"""Returns facts as bytes."""
+
+
+def compress_facts(encoded: bytes) -> bytes:
+    """Return the bytes of facts small enough to lie in a row."""
+    return zstandard.ZstdCompressor(level=1).compress(encoded)
+
+
 def pack_facts(facts: list[Fact]) -> bytes:
     """Return facts as bytes, small enough to lie in a row."""
-    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(facts))
+    return compress_facts(encode_facts(facts))
 
 
 def unpack_facts(body: bytes) -> list[Fact]:

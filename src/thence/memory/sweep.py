@@ -23,16 +23,20 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from thence import system
 from thence.agents import Adapter, Source, packages
 from thence.agents.files import REWRITTEN
-from thence.agents.profiles import teach_all
+from thence.agents.row_sources import damaged, database_stamp
+from thence.agents.unread import Unread
 from thence.errors import DiskFull, ThenceError
-from thence.memory import fields, retention
+from thence.format.records import Skipped
+from thence.memory import retention, stored_paths
 from thence.memory.derivation import Part, fingerprint
 from thence.memory.due_sources import DueSources, SourceJob, due_digests, with_changes
+from thence.memory.gate import Gate
 from thence.memory.notes import announcement
 from thence.memory.packs import PackDamaged, PackMissing
-from thence.memory.redact import Redactor
+from thence.memory.placeholders import count_by_rule
 from thence.memory.reports import Outcome, Progress, SweepPiece, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
 from thence.memory.rows import digests_of
@@ -50,10 +54,10 @@ from thence.memory.store import (
 )
 
 if TYPE_CHECKING:
-    from thence.memory.digest import Digester, PieceDigest
+    from thence.memory.digest import PieceDigest
     from thence.memory.ingest import CarriedSpend, Ingester, IngestResult
-    from thence.memory.outcome import TaskPattern
     from thence.memory.parcels import Order, Turns
+    from thence.memory.rulebook import Rulebook
 
 __all__ = ["Outcome", "Progress", "Sweep", "SweepReport"]
 
@@ -100,12 +104,10 @@ class Sweep:
         self,
         store: Store,
         adapters: Mapping[str, Adapter],
-        redactor: Redactor,
+        gate: Gate,
+        rules: Rulebook,
         *,
-        domains: Mapping[str, str] | None = None,
         exclude: Iterable[str] = (),
-        tasks: Iterable[TaskPattern] | None = None,
-        digesters: Mapping[str, Digester] | None = None,
         policy: retention.Policy | None = None,
         progress: ProgressCallback = _quiet,
         address: str | None = None,
@@ -113,28 +115,27 @@ class Sweep:
         anew: Collection[str] = (),
         announce: Callable[[datetime], datetime] | None = None,
         running: Callable[[], set[str]] = set,
+        unread: Iterable[Unread] = (),
     ) -> None:
         """Get ready; with the store's `address` a large sweep may use a second process.
 
         The sessions in `anew` are read from the start, changed or not: their packs are broken.
-        Without a `policy` nothing is evicted; without `digesters` all that are installed are asked;
-        without `digests` these are left to a later sweep. `announce` returns from when on sessions
-        may be evicted by age; without it they are at once. `running` returns the sessions that run
-        besides those in the roots that are swept: neither are evicted.
+        Without a `policy` nothing is evicted; without `digests` these are left to a later sweep.
+        `announce` returns from when on sessions may be evicted by age; without it they are at once.
+        `running` returns the sessions that run besides those in the roots that are swept: neither
+        are evicted. `unread` is what an earlier sweep could not read.
         """
         self._store = store
         self._adapters = adapters
-        self._redactor = redactor
+        self._gate = gate
         self._progress = progress
-        self._domains = domains
-        self._tasks = None if tasks is None else tuple(tasks)
-        self._digesters = digesters
+        self._rules = rules
         self._policy = policy
         self._announce = announce
         self._running = running
         self._digesting = digests
         self._address = address if (os.cpu_count() or 1) > 1 else None
-        self._fingerprint = fingerprint(redactor.version)
+        self._fingerprint = fingerprint(gate.version, rules.toolbox, rules.prices)
         self._in_store: dict[str, Part] = {}  # what is derived again without reading a source
         self._reread: dict[str, Part] = {}  # what is read again because a part changed
         self.redacted_again: set[str] = set()
@@ -145,8 +146,10 @@ class Sweep:
         self.digested: list[str] = []
         """Sessions whose digest was written."""
         self.report = SweepReport()
-        what = adapters, redactor, self._fingerprint, self.report
-        self._sources = DueSources(*what, progress=progress, exclude=exclude, anew=anew)
+        what = adapters, gate, self._fingerprint, self.report
+        self._sources = DueSources(
+            *what, progress=progress, exclude=exclude, anew=anew, unread=unread
+        )
 
     def run(
         self,
@@ -194,8 +197,8 @@ class Sweep:
         elif jobs:
             known = with_changes(known, self._store.known([job.source.uid for job in jobs]))
         self._evict(places, known)
-        self.report.redactions = dict(self._redactor.counts)
         self.report.problems = packages.problems()
+        self.report.not_read = sorted(map(self._clean_unread, self._sources.look.unread))
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
         return self.report
@@ -205,20 +208,28 @@ class Sweep:
         """What makes changes of the store from sources; most sweeps find nothing to read."""
         from thence.memory.ingest import Ingester
 
-        teach_all()
-        return Ingester(self._store.blobs, self._redactor, domains=self._domains)
+        return Ingester(self._store.blobs, self._gate, self._rules)
 
     @property
     def empty_roots(self) -> list[tuple[str, Path]]:
         """Agents and folders of theirs in which the sweep found no session."""
         return self._sources.empty_roots
 
+    @property
+    def looked(self) -> Mapping[str, Sequence[Path]]:
+        """The folders that were looked through for all that is in them, by agent."""
+        return self._sources.look.looked
+
+    def _clean_unread(self, item: Unread) -> Unread:
+        path = self._gate.path(item.path)
+        why = self._gate.text(item.why)
+        return msgspec.structs.replace(item, path=path, why=why)
+
     def _settle_owners(self, conflicts: Mapping[str, set[str]]) -> None:
         """Write which of the sessions that share records own them."""
         from thence.memory import ownership
 
-        teach_all()
-        for changes in ownership.resolve_ownership(self._store, conflicts):
+        for changes in ownership.resolve_ownership(self._store, conflicts, self._rules.prices):
             for _ in (change for change in changes if change.rebuilt):
                 self.report.note_rebuild(ownership.RECLAIMED)
             self._store.write(changes)
@@ -236,7 +247,7 @@ class Sweep:
             uid = row.session.session_uid
             path = row.session.source_path or ""
             if paths[uid]:
-                path = fields.clean_path(paths[uid], self._redactor, row.session.cwd)
+                path = self._gate.path(paths[uid], row.session.cwd)
             session = msgspec.structs.replace(row.session, source_path=path)
             restated = msgspec.structs.replace(row, session=session, gone=not paths[uid])
             changes.append(SessionChange(restated, known.sessions[uid].cursor))
@@ -267,7 +278,6 @@ class Sweep:
             # A connection does not survive a fork: the other process opens its own.
             self._store = open_store(address)
             self.__dict__.pop("_ingester", None)
-            self._redactor.counts.clear()
             read = in_turns(turns, sizes, lambda at: self._read([jobs[at]], known), _size_of)
             return ((piece, piece.bytes if piece else 0, order) for piece, order in read)
 
@@ -275,14 +285,13 @@ class Sweep:
         # digests, the list of prices, the keywords of secrets.
         self._ingester.sync()
         self._digest_pieces()
-        tariff("-")
-        self._redactor.doubts(b"")
+        tariff(self._rules.prices, "-")
+        self._gate.prepare()
         return Parcels(
             self._scratch(),
             SweepPiece,
             reading,
             self._close_parcel,
-            self._redactor.counts.update,
             size=PARCEL_BYTES,
             readers=MAX_READERS,
         )
@@ -296,12 +305,9 @@ class Sweep:
 
         return Path(tempfile.gettempdir())
 
-    def _close_parcel(self) -> dict[str, int]:
-        """Make a parcel ready to leave: its payloads are on the disk; what was redacted in it."""
+    def _close_parcel(self) -> None:
+        """Make a parcel ready to leave: its payloads are on the disk."""
         self._ingester.sync()
-        counts = dict(self._redactor.counts)
-        self._redactor.counts.clear()
-        return counts
 
     def _read(self, jobs: Iterable[SourceJob], known: Inventory) -> Iterator[SweepPiece]:
         for job in jobs:
@@ -315,7 +321,7 @@ class Sweep:
         from thence.memory.growth import Growing
 
         source, adapter = job.source, reader_of(self._adapters[job.adapter], job.places)
-        path = fields.printable(source.path)  # is shown, and not stored
+        path = stored_paths.printable(source.path)  # is shown, and not stored
         try:
             grown, carried = None, None
             if before is not None and before.evicted is not None:
@@ -342,6 +348,9 @@ class Sweep:
                 if first and not result.bytes and is_deleted(source):
                     yield SweepPiece(Outcome(source.uid, path, "vanished"))
                     return
+                if first and (why := _why_no_row(source, result.skipped)):
+                    yield SweepPiece(Outcome(source.uid, path, "failed", why=why))
+                    return
                 more, carried, again, first = result.has_more, None, False, False
                 grown = result.rest
                 if result.change is not None and self._sources.exclude.means(
@@ -350,17 +359,25 @@ class Sweep:
                     self._store.blobs.evict(source.uid)
                     yield SweepPiece(Outcome(source.uid, path, "excluded"))
                     return
-                skipped = tuple(fields.printable_skip(skip) for skip in result.skipped)
+                skipped = tuple(stored_paths.printable_skip(skip) for skip in result.skipped)
                 outcome = Outcome(source.uid, path, what, result.new_events, skipped)
                 made = self._digest_read(result, digesting) if digesting else None
                 yield SweepPiece(
-                    outcome, result.change, made, result.lines, result.bytes, more, result.rebuilt
+                    outcome,
+                    result.change,
+                    made,
+                    result.lines,
+                    result.bytes,
+                    more,
+                    result.rebuilt,
+                    secrets=result.new_secrets,
                 )
         except DiskFull:
             raise  # all other sources would fail as well
         except Exception as error:  # noqa: BLE001 - one source must not end the sweep
             what = "vanished" if is_deleted(source) else "failed"
-            yield SweepPiece(Outcome(source.uid, path, what, why=_why(error)))
+            outcome = Outcome(source.uid, path, what, why=_why(error))
+            yield SweepPiece(outcome, problems=packages.problems())
 
     def _find_carried_spend(
         self, adapter: SourceReader, source: Source, before: SweepEntry
@@ -382,24 +399,32 @@ class Sweep:
         total = sum(job.size for job in jobs)
         batch: list[SweepPiece] = []
         size, limit = 0, min(FIRST_COMMIT_BYTES, COMMIT_BYTES)
-        for piece in pieces:
-            batch.append(piece)
-            size += piece.bytes
-            if size >= limit or (self._only_found and len(batch) >= COMMIT_SESSIONS):
-                self._commit(batch, conflicts)
-                batch, size, limit = [], 0, min(2 * limit, COMMIT_BYTES)
-            self._count(piece)
-            done = self.report
-            self._progress(
-                Progress("read", done.bytes, total, done.read, len(jobs), self._sessions)
-            )
-        self._commit(batch, conflicts)
+        try:
+            for piece in pieces:
+                batch.append(piece)
+                size += piece.bytes
+                if size >= limit or (self._only_found and len(batch) >= COMMIT_SESSIONS):
+                    self._commit(batch, conflicts)
+                    size, limit = 0, min(2 * limit, COMMIT_BYTES)
+                packages.note_problems(piece.problems)
+                self._count(piece)
+                done = self.report
+                self._progress(
+                    Progress("read", done.bytes, total, done.read, len(jobs), self._sessions)
+                )
+        finally:  # what was read is kept, whatever stops the sweep
+            self._commit(batch, conflicts)
         self._put_digests()
         return conflicts
 
-    def _commit(self, batch: Sequence[SweepPiece], conflicts: dict[str, set[str]]) -> None:
-        if not batch:
-            return
+    def _commit(self, batch: list[SweepPiece], conflicts: dict[str, set[str]]) -> None:
+        """Write a batch and empty it, both or neither, though Ctrl-C is pressed meanwhile."""
+        if batch:
+            with system.deferring_signals():
+                self._write_batch(batch, conflicts)
+                batch.clear()
+
+    def _write_batch(self, batch: Sequence[SweepPiece], conflicts: dict[str, set[str]]) -> None:
         changes = [piece.change for piece in batch if piece.change is not None]
         self._ingester.sync()
         if changes:
@@ -429,6 +454,8 @@ class Sweep:
         report.bytes += piece.bytes
         report.events += outcome.events
         report.skipped += len(outcome.skipped)
+        for rule, number in count_by_rule(piece.secrets).items():
+            report.redactions[rule] = report.redactions.get(rule, 0) + number
         if piece.rebuilt is not None:
             report.note_rebuild(piece.rebuilt)
         if outcome.what == "excluded":
@@ -437,6 +464,8 @@ class Sweep:
             report.read += 1
             report.failed += outcome.what == "failed"
             report.vanished += outcome.what == "vanished"
+            if outcome.what == "failed":
+                self._sources.look.add([_unread(outcome)])
             if piece.change is not None:
                 report.sessions_new += outcome.what == "new"
                 report.sessions_changed += outcome.what == "changed"
@@ -449,20 +478,23 @@ class Sweep:
         """Note which stored sessions other rules derived; what no source is read for is listed."""
         reading = {job.source.uid for job in jobs}
         for uid, stored in known.sessions.items():
-            parts = self._fingerprint.changed_parts(stored)
+            parts = self._fingerprint.changed_parts(uid, stored)
             if not parts:
                 continue
             self._has_old_digests |= "digest" in parts
             if parts == ("digest",):
                 continue
-            if uid in reading and uid not in self._sources.altered:
+            is_read = uid in reading and uid not in self._sources.altered
+            if is_read and parts[0] not in ("tools", "prices"):
                 self._reread[uid] = parts[0]
             elif "redaction" in parts:
                 self._in_store[uid] = "redaction"
             elif "reader" in parts and stored.gone:
                 self._in_store[uid] = "reader"  # what its facts say may be indexed in another way
-            elif "fold" in parts:
-                self._in_store[uid] = "fold"
+            elif "tools" in parts:
+                self._in_store[uid] = "tools"  # before more of it is read
+            elif "fold" in parts or "prices" in parts:
+                self._in_store[uid] = "fold" if "fold" in parts else "prices"
 
     def _reprocess(self, known: Inventory) -> None:
         """Derive again, from the store alone, what other rules or another fold derived."""
@@ -485,7 +517,7 @@ class Sweep:
         """
         stored = self._store.known().sessions if self._reread else {}
         for uid, part in self._reread.items():
-            left = self._fingerprint.changed_parts(stored[uid])
+            left = self._fingerprint.changed_parts(uid, stored[uid])
             if "redaction" in left:
                 self._in_store[uid] = part
                 self._reprocess_one(uid, "redaction", known.sessions[uid])
@@ -508,10 +540,13 @@ class Sweep:
         if broken:
             self.report.skipped += len(broken)
             self.report.outcomes.append(Outcome(uid, known.path, "changed", 0, tuple(broken)))
-        if part == "fold":
+        if part in ("fold", "prices"):
             change = self._ingester.rebuild(uid, stored)
         else:
             change = self._ingester.reingest(uid, stored, stored.facts)
+        if part == "tools":  # its source, if it comes back, is read again by newer readers
+            reader = self._fingerprint.reader_of(uid, read_by=stored.row.reader)
+            change.row = msgspec.structs.replace(change.row, reader=reader)
         digests = list(self._redacted_digests(uid)) if part == "redaction" else []
         self._ingester.sync()
         self._store.write([change], digests=digests)
@@ -519,9 +554,8 @@ class Sweep:
     def _redact_evicted(self, uid: str, known: SweepEntry) -> None:
         """Apply the redaction rules to all that is left of an evicted session."""
         row = next(iter(self._store.sessions(Filter(uids=(uid,)))))
-        clean = msgspec.convert(self._redactor.redact_json(msgspec.to_builtins(row)), SessionRow)
-        clean = msgspec.structs.replace(clean, redactor=self._fingerprint.redaction)
-        cursor = fields.clean_cursor(known.cursor, self._redactor)
+        clean = msgspec.structs.replace(self._gate.row(row), redactor=self._fingerprint.redaction)
+        cursor = self._gate.cursor(known.cursor)
         self._store.write([SessionChange(clean, cursor)], digests=list(self._redacted_digests(uid)))
 
     def _redacted_digests(self, uid: str) -> Iterator[DigestRecord]:
@@ -531,11 +565,7 @@ class Sweep:
         outlasts them, however long the next digest waits.
         """
         for row in self._store.sessions(Filter(uids=(uid,))):
-            for made in digests_of(self._store, row):
-                made.digest = self._redactor.redact_json(made.digest)
-                made.signals = self._redactor.redact_json(made.signals)
-                made.task_ref = made.task_ref and self._redactor.redact(made.task_ref)
-                yield made
+            yield from map(self._gate.digest, digests_of(self._store, row))
 
     # -- digests ------------------------------------------------------------------------
 
@@ -554,7 +584,7 @@ class Sweep:
         """Digest sessions again whose digest is of another version; no source is read."""
         stored = self._store.known().sessions if self._has_old_digests else {}
         changed_parts = self._fingerprint.changed_parts
-        waiting = [uid for uid, entry in stored.items() if "digest" in changed_parts(entry)]
+        waiting = [uid for uid, entry in stored.items() if "digest" in changed_parts(uid, entry)]
         for number, uid in enumerate(waiting):
             self.report.reprocessed["digest"] += self._analyse(uid)
             self._show_digesting(number, len(waiting))
@@ -601,13 +631,13 @@ class Sweep:
             return None
         from thence.memory.digest import PieceDigest
 
-        return PieceDigest(self._store.blobs, self._tasks, self._digesters)
+        return PieceDigest(self._store.blobs, self._rules.tasks, self._rules.digesters)
 
     def _digest_stored(self, row: SessionRow) -> DigestRecord:
         from thence.memory.digest import digest_stored
 
-        teach_all()
-        made = digest_stored(self._store, row, tasks=self._tasks, others=self._digesters)
+        tasks, others = self._rules.tasks, self._rules.digesters
+        made = digest_stored(self._store, row, tasks=tasks, others=others)
         return self._continue(made, row)
 
     def _continue(self, made: DigestRecord, row: SessionRow) -> DigestRecord:
@@ -680,8 +710,10 @@ class Sweep:
             repack_payloads(self._store, stored)
         except (PackDamaged, PackMissing) as error:  # the others, and the caps, go on
             path = stored.row.session.source_path or ""
+            outcome = Outcome(uid, path, "failed", why=_why(error))
             self.report.failed += 1
-            self.report.outcomes.append(Outcome(uid, path, "failed", why=_why(error)))
+            self.report.outcomes.append(outcome)
+            self._sources.look.add([_unread(outcome)])
 
 
 def _size_of(piece: SweepPiece) -> int:
@@ -690,6 +722,18 @@ def _size_of(piece: SweepPiece) -> int:
 
 def _uid(change: SessionChange) -> str:
     return change.row.session.session_uid
+
+
+def _why_no_row(source: Source, skipped: Sequence[Skipped]) -> str | None:
+    """Return why the database of a session could not be read; None if it could, or is none."""
+    is_database = bool(source.files) and source.files[0].rows is not None
+    return next((skip.why for skip in skipped if is_database and not skip.line), None)
+
+
+def _unread(outcome: Outcome) -> Unread:
+    """Return what is told of a session that could not be read."""
+    agent, why = outcome.uid.partition(":")[0], outcome.why or ""
+    return damaged(agent, outcome.path, why, "session", database_stamp(outcome.path))
 
 
 def _why(error: Exception) -> str:

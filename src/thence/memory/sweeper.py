@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from thence.errors import DiskFull, ThenceError, is_disk_full
 from thence.memory import nudges
-from thence.memory.fields import locate
 from thence.memory.parcels import hand_back_memory
 from thence.memory.sqlite_file import DAMAGE_ERRORS, damage_error
 from thence.memory.store import Filter, StoreLocked
+from thence.memory.stored_paths import locate
 from thence.memory.watching import DIGEST_LIMIT_S, DigestPace, changes, narrow_to
 
 if TYPE_CHECKING:
@@ -53,24 +53,13 @@ LOCK_TIMEOUT_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
-class SweepHome(Protocol):
-    """Sweeps folders of a home into its store, with all that follows a sweep."""
+SweepHome = Callable[..., "SweepReport"]
+"""Sweeps folders of a home into its store, with all that follows a sweep.
 
-    def __call__(
-        self,
-        known: Mapping[str, Adapter],
-        roots: Mapping[str, Sequence[Path]],
-        *,
-        wait_s: float = 0.0,
-        digests: bool = True,
-        digest_limit_s: float | None = None,
-        only_found: bool = False,
-    ) -> SweepReport:
-        """Sweep with these readers; without `digests` these and storage limits come later.
-
-        With `only_found` sessions that the readers do not find are not looked at. Raises
-        `StoreLocked` when another sweep goes on for `wait_s` seconds.
-        """
+It takes readers and folders by agent. Without `digests` these and storage limits come later; after
+`digest_limit_s` seconds the rest of them does; with `only_found` sessions that the readers do not
+find are not looked at. Raises `StoreLocked` when another sweep goes on for `wait_s` seconds.
+"""
 
 
 class SweepListener(Protocol):

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from thence.format import tools
 from thence.format.derived_events import Call
 from thence.format.todos import (
     ListEntries,
@@ -22,7 +21,7 @@ from thence.format.todos import (
     pending_todos,
     todo_steps,
 )
-from thence.memory.session_timeline import SessionTimeline, event_text
+from thence.memory.session_timeline import SessionTimeline, call_step, event_text
 
 _CLOSING_TURNS: Final = 3  # turns whose closing words are read for check lists
 _CLOSING_CHARS: Final = 2_000  # characters of such words; what is left to do stands at their end
@@ -87,11 +86,11 @@ class TodoTally(msgspec.Struct, omit_defaults=True):
         return NumberedStep(self.steps, self.turn, step)
 
     def _add_call(self, pair: Call, lists: list[NumberedStep]) -> None:
-        tool = pair.call.tool or ""
-        is_list = is_list_tool(tool) and tools.tool_kind(tool) == "plan"
+        step = call_step(f"{pair.call.event_id}", pair)
+        is_list = is_list_tool(step.tool) and pair.effect.kind == "plan"
         if not is_list and not self.is_answered:
             return
-        entry = self._numbered(_call_step(pair))
+        entry = self._numbered(step)
         if is_list:
             lists.append(entry)
             self._open(entries_of(entry.step), entry.step.id)
@@ -128,14 +127,3 @@ class TodoTally(msgspec.Struct, omit_defaults=True):
         if not self.lists:
             return 0
         return sum(todo.origin == "tool" for todo in self.pending(ended_well=True))
-
-
-def _call_step(pair: Call) -> Step:
-    return Step(
-        f"{pair.call.event_id}",
-        "assistant",
-        tool=pair.call.tool or "",
-        input=pair.call.payload,
-        result=pair.result.payload if pair.result is not None else None,
-        failed=not pair.outcome.succeeded,
-    )

@@ -215,10 +215,15 @@ class Vectors:
                 some = hits[uid][place : place + FEW_SESSIONS]
                 ordered += [msgspec.structs.replace(hit, score=worths[uid]) for hit in some]
             place += FEW_SESSIONS
+        more = len(order_) - len(by_words)
         return msgspec.structs.replace(
             answer,
             matches=ordered[offset : offset + limit],
-            is_by_meaning=any(uid not in by_words for uid in order_),
+            total=answer.total + len(ordered) - len(answer.matches),
+            sessions=answer.sessions + more,
+            # Of those that were not looked at, some may be near in meaning as well.
+            capped=answer.capped or answer.total > len(answer.matches),
+            is_by_meaning=more > 0,
         )
 
     def _near(self, source: RankingSource, query: Query) -> Iterator[SearchMatch]:

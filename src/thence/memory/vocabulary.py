@@ -26,6 +26,8 @@ _STOP_WORDS: Final = """
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 """English words, and question words, that say nothing of what is looked for."""
 
+MIN_BEGINNING: Final = 2
+"""Characters of a word that may be the beginning of another."""
 MIN_PART: Final = 3
 """Characters of a part of a name, and of a stem."""
 MIN_NEAR: Final = 4

@@ -17,10 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from thence.agents import Adapter, AgentPrompt, Cursor, Live, Source
-from thence.agents import Batch as Read
+from thence.agents import Adapter, Source
 from thence.agents.profiles import file_endings
 from thence.agents.row_sources import sources_at
 from thence.memory.notes import FOLDER
@@ -93,37 +92,26 @@ def changes(
     *,
     gather_ms: int = GATHER_MS,
     step_ms: int | Callable[[], int] = STEP_MS,
-    rest: float | None = None,
     stop: threading.Event | None = None,
     store: Path | None = None,
 ) -> Iterator[set[Path]]:
     """Yield the files that were written, again and again; a nudge in the queue counts as well.
 
     Everything written since this was called is given, however late it is asked for: who calls it,
-    and then sweeps, misses nothing. Folders may be made later. When nothing changed for `rest`
-    seconds, that is told once, by an empty set. It ends soon after `stop` is set. `step_ms` may be
-    a function that is asked again and again: every step wakes the process up. The file of
-    a `store` and what lies beside it under its name are left out: who sweeps writes there.
+    and then sweeps, misses nothing. Folders may be made later. It ends soon after `stop` is set.
+    `step_ms` may be a function that is asked again and again: every step wakes the process up. The
+    file of a `store` and what lies beside it under its name are left out: who sweeps writes there.
     """
     queue.mkdir(parents=True, exist_ok=True, mode=0o700)
     seen = FileStamps([*folders, queue], store)
     step = step_ms if callable(step_ms) else lambda: step_ms
     batches = _changed_paths(seen, queue, gather_ms, step, stop or threading.Event())
-    return _with_nudges(batches, queue, rest)
-
-
-def _with_nudges(
-    batches: Iterable[set[str]], queue: Path, rest: float | None
-) -> Iterator[set[Path]]:
-    """Leave the nudges out of what changed: that there are some is all that they say."""
-    last, rests = time.monotonic(), True
-    for paths in batches:
-        if paths:
-            yield {Path(path) for path in paths if not path.startswith(f"{queue}/")}
-            last, rests = time.monotonic(), False
-        elif rest is not None and not rests and time.monotonic() - last >= rest:
-            rests = True
-            yield set()
+    # That there are nudges is all that they say.
+    return (
+        {Path(path) for path in paths if not path.startswith(f"{queue}/")}
+        for paths in batches
+        if paths
+    )
 
 
 def _changed_paths(
@@ -292,15 +280,16 @@ def narrow_to(
                 break
     readers: dict[str, Adapter] = dict(known)
     for name, by_uid in sources.items():
-        readers[name] = NarrowedReader(known[name], by_uid.values())
+        readers[name] = cast("Adapter", NarrowedReader(known[name], by_uid.values()))
     return readers, {name: list(roots[name][:1]) for name in sources}
 
 
 class NarrowedReader:
-    """An agent's reader that finds some of its sessions only."""
+    """An agent's reader that finds some of its sessions only; all else is as the reader has it."""
+
+    finds_some = True
 
     def __init__(self, adapter: Adapter, sources: Iterable[Source]) -> None:
-        self.name = adapter.name
         self._adapter = adapter
         self.sources = list(sources)
 
@@ -308,26 +297,6 @@ class NarrowedReader:
         """Return these sessions."""
         return iter(self.sources)
 
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """As the reader says."""
-        return self._adapter.roots(home, env)
-
-    def at(self, path: Path) -> Source | None:
-        """As the reader says."""
-        return self._adapter.at(path)
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Read:
-        """As the reader does."""
-        return self._adapter.read(source, cursor)
-
-    def live(self, root: Path) -> Iterator[Live]:
-        """As the reader says."""
-        return self._adapter.live(root)
-
-    def prompts(self, root: Path) -> Iterator[AgentPrompt]:
-        """As the reader says."""
-        return self._adapter.prompts(root)
-
-    def keeps_days(self, root: Path) -> int | None:
-        """As the reader says."""
-        return self._adapter.keeps_days(root)
+    def __getattr__(self, name: str) -> Any:
+        """Return what the reader has."""
+        return getattr(self._adapter, name)

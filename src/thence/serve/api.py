@@ -8,39 +8,54 @@ is redacted, as it is kept.
 
 from __future__ import annotations
 
-import re
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from thence.errors import SessionNotFound
+from thence.agents.unread import as_objects
+from thence.errors import SessionNotFound, ThenceError
 from thence.format import layout
 from thence.format.figures import TICKS
 from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
 from thence.memory import recall, session_status
-from thence.memory.cost_totals import By, CostTable, with_dollars
-from thence.memory.labels import tagged_uids, with_tagged
+from thence.memory.cost_totals import By, CostTable, sums, with_dollars
+from thence.memory.labels import stored_agent, tagged_uids, with_tagged
 from thence.memory.local_days import midnight, millis, zone_label, zone_named
 from thence.memory.notes import matching_notes, note_events
+from thence.memory.patterns import Kind as PatternKind
 from thence.memory.patterns import memories, patterns
 from thence.memory.recap import Recap, recap
-from thence.memory.search import hits, moment, parse
+from thence.memory.reports import losses_of
+from thence.memory.search import (
+    EVENT_KINDS,
+    MAX_ROWS,
+    moment,
+    named,
+    parse,
+    stored_outcome,
+)
 from thence.memory.session_sources import plan_removals
+from thence.memory.signals import Kind as SignalKind
 from thence.memory.store import Filter, SessionRow, Total
+from thence.memory.stored_paths import dash_path
+from thence.memory.unread import read_unread
 from thence.serve.api_types import (
     AgentOut,
     AgentSession,
     Border,
+    ChangedFileOut,
     CostsOut,
     Digests,
     EventOut,
@@ -61,10 +76,13 @@ from thence.serve.api_types import (
     SignalsOut,
     StoreOut,
     Sum,
+    ToolOut,
+    UnreadOut,
+    WorkOut,
 )
 from thence.serve.chart_cache import charts_of
 from thence.serve.context import AppContext, ContextDependency
-from thence.serve.cursors import PagePosition, cursor_at, cursor_text, paginate
+from thence.serve.session_work import work_of
 from thence.serve.timeline import timelines_of
 
 DEFAULT_PAGE_SESSIONS: Final = 50
@@ -74,9 +92,8 @@ DEFAULT_PAGE_EVENTS: Final = 200
 FIRST_NOTE_SEQ: Final = 1 << 40
 """The number of a session's first decision or note: above those of all events."""
 MAX_PAGE_EVENTS: Final = 1000
-MAX_LISTED_HITS: Final = 500
-"""Hits that are read for a list of the sessions that contain them."""
 
+T = TypeVar("T")
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_SESSIONS, description="Maximum number.")]
 EventLimit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE_EVENTS, description="Maximum number.")]
 CursorText = Annotated[
@@ -87,14 +104,48 @@ When = Annotated[
     str | None, QueryParameter(max_length=32, description="2026-01-31, 2026-01, or 7d ago.")
 ]
 Sort = Literal["recent", "oldest", "cost", "tokens", "size"]
-Outcome = Literal["success", "fail", "abandoned", "waiting", "unknown"]
-
-
-_CLAUDE_DASH = re.compile(r"[^A-Za-z0-9]")
-"""What becomes a dash in the names of Claude Code's project folders."""
 
 
 # -- cursors --------------------------------------------------------------------------------
+
+
+class BadCursor(ThenceError):
+    """A cursor that no page gave."""
+
+
+class PagePosition(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page ended: so many came before, and the last of them was this one."""
+
+    offset: int
+    last: str = ""
+
+
+_AT = msgspec.msgpack.Decoder(PagePosition)
+
+
+def cursor_text(at: PagePosition) -> str:
+    """Return a cursor as a text."""
+    return urlsafe_b64encode(msgspec.msgpack.encode(at)).decode().rstrip("=")
+
+
+def cursor_at(text: str | None) -> PagePosition:
+    """Read a cursor back."""
+    if text is None:
+        return PagePosition(0)
+    try:
+        at = _AT.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, ValueError):
+        at = PagePosition(-1)
+    if not 0 <= at.offset < 1 << 40:
+        raise BadCursor("invalid cursor", hint="start again without a cursor")
+    return at
+
+
+def paginate(items: Sequence[T], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+    """Cut a page out of what is at hand as a whole."""
+    start = cursor_at(cursor).offset
+    end = start + limit
+    return list(items[start:end]), cursor_text(PagePosition(end)) if end < len(items) else None
 
 
 MAX_SHIFTED_SESSIONS: Final = 200
@@ -136,21 +187,28 @@ def now(context: ContextDependency, tz: Text = None) -> NowOut:
     """What waits, what runs, what is about to be deleted, and today's spending in a zone."""
     zone = zone_named(tz)
     current, at = context.now(), context.clock()
-    by_standing: dict[str, list[SessionOut]] = {"waiting": [], "running": [], "idle": []}
-    for row in session_status.open_sessions(context.store, Filter(), current, at, context.labels()):
-        by_standing[current.of(row, at) or "idle"].append(session_out(context, row, current))
+    open_now = session_status.sessions_by_standing(context.store, current, at, context.labels())
+    by_standing = {
+        how: [session_out(context, row, current) for row in rows] for how, rows in open_now.items()
+    }
     waits = {uid: status.waiting_for for uid, status in current.live.items() if status.waiting_for}
     risks = [
         RiskOut(r.source.uid, r.source.path, r.size, round(r.days, 2), r.row is not None)
         for r in context.risks()
     ]
     today, week = (
-        msgspec.convert(_sums(context, Filter(after=_midnight(context, back, zone))), Sum)
-        for back in (0, 6)
+        msgspec.convert(sums(context.store.totals((), Filter(after=start))[0]), Sum)
+        for start in (_midnight(context, 0, zone), _midnight(context, 6, zone))
     )
-    budgets = context.budget_uses(zone)
     return NowOut(
-        **by_standing, waiting_for=waits, at_risk=risks, today=today, week=week, budgets=budgets
+        **by_standing,
+        waiting_for=waits,
+        at_risk=risks,
+        today=today,
+        week=week,
+        budgets=context.budget_uses(zone),
+        lost=losses_of(context.store),
+        not_read=msgspec.convert(as_objects(read_unread(context.home)), list[UnreadOut]),
     )
 
 
@@ -158,12 +216,6 @@ def _midnight(context: AppContext, back: int, zone: tzinfo | None) -> int:
     """Return the start of the day so many days ago in a zone, in milliseconds."""
     today = context.moment(zone).date()
     return millis(midnight(today - timedelta(days=back), zone))
-
-
-def _sums(context: AppContext, wanted: Filter) -> dict[str, JSON]:
-    from thence.memory.cost_totals import sums
-
-    return sums(context.store.totals((), wanted)[0])
 
 
 @get("/api/projects", sync_to_thread=True)
@@ -191,7 +243,7 @@ def sessions(
     agent: Text = None,
     project: Text = None,
     model: Text = None,
-    outcome: FromQuery[Outcome | None] = None,
+    outcome: Text = None,
     after: When = None,
     before: When = None,
     tag: Text = None,
@@ -204,20 +256,24 @@ def sessions(
     zone = zone_named(tz)
     uids = tuple(tagged_uids(context.labels(), tag)) if tag else None
     if q and q.strip():
-        answer = context.search(parse(q, zone=zone), MAX_LISTED_HITS)
+        answer = context.search(parse(q, zone=zone), MAX_ROWS)
         matched = dict.fromkeys(hit.session_uid for hit in answer.matches)
         uids = tuple(uid for uid in matched if uids is None or uid in uids)
     wanted = Filter(
         uids=uids,
-        agent=agent or None,
+        agent=_agent(context, agent),
         project=_project_filter(context, project),
         model=model or None,
-        outcome=outcome,
+        outcome=stored_outcome(outcome) if outcome else None,
         after=_moment(after, zone),
         before=_moment(before, zone),
         order=sort,
     )
     return _page(context, wanted, cursor, limit)
+
+
+def _agent(context: AppContext, name: str | None) -> str | None:
+    return stored_agent(context.store, name) if name else None
 
 
 def _moment(text: str | None, zone: tzinfo | None = None) -> int | None:
@@ -237,7 +293,7 @@ def session(context: ContextDependency, uid: FromPath[str]) -> SessionDetail:
         RelatedSession(edge.link, edge.uid(row.session.flavor), edge.child, edge.how, edge.event)
         for edge in row.edges
     ]
-    digest = next(map(with_dollars, context.store.read_table("digests", wanted)), None)
+    digest = next(_digests_now(context, context.store.read_table("digests", wanted)), None)
     notes = [note for note in context.notes() if note.session_uid == row.session.session_uid]
     out = session_out(context, context.display([row])[0])
     return SessionDetail(out, row.change, ties, agents, digest, notices, notes)
@@ -278,14 +334,7 @@ def chain(
     row, timeline = timelines_of(context).get(context, context.row(uid))
     line = timeline.seen if compacted else timeline.line
     before = () if own else timeline.inherited[1 if compacted else 0]
-    page = _chain(context, row, [*before, *line], cursor=cursor, limit=limit)
-    return msgspec.structs.replace(page, continued_from=_borders(before))
-
-
-def _borders(rows: Sequence[StoredEvent]) -> list[Border]:
-    """Return how many of these events each session has, in their order."""
-    groups = groupby(rows, lambda row: row.event.session_uid)
-    return [Border(uid, len(list(group))) for uid, group in groups]
+    return _chain(context, row, before, line, (cursor, limit))
 
 
 @get("/api/sessions/{uid:str}/branch/{event:str}", sync_to_thread=True)
@@ -302,9 +351,8 @@ def branch(
     session = charts_of(context).get(context, row).session
     place = recall.place_of(session, event)
     before = session.inherited_events(place, boundaries=False)
-    chain = [*before, *session.along(session.graph.chain(place, boundaries=False))]
-    page = _chain(context, row, chain, cursor=cursor, limit=limit)
-    return msgspec.structs.replace(page, continued_from=_borders(before))
+    line = session.along(session.graph.chain(place, boundaries=False))
+    return _chain(context, row, before, line, (cursor, limit))
 
 
 @get("/api/sessions/{uid:str}/events", sync_to_thread=True)
@@ -321,6 +369,8 @@ def events(
     """All events in the order in which they were read; decisions and notes of it are last."""
     row = context.row(uid)
     notes = _notes_of(context, row)
+    if kind:
+        named("kind", kind, EVENT_KINDS)
     if not (kind or became or channel):
         return _range(context, row, cursor, limit, notes=notes)
     matches = [
@@ -409,16 +459,20 @@ def _range(
 def _chain(
     context: AppContext,
     row: SessionRow,
+    before: Sequence[StoredEvent],
     rows: Sequence[StoredEvent],
-    *,
-    cursor: str | None,
-    limit: int,
+    page: tuple[str | None, int],
 ) -> EventsOut:
-    """Return one page of a chain; only its events are those whose payloads are read."""
-    shown, following = paginate(rows, cursor, limit)
-    return EventsOut(
-        [event_out(context, stored) for stored in shown], len(rows), row.change, following
-    )
+    """Return one page of a chain, by cursor and limit; only the payloads of its events are read.
+
+    Events `before` it are of the sessions that it continues.
+    """
+    every = [*before, *rows]
+    shown, following = paginate(every, *page)
+    groups = groupby(before, lambda row: row.event.session_uid)
+    borders = [Border(uid, len(list(group))) for uid, group in groups]
+    events = [event_out(context, stored) for stored in shown]
+    return EventsOut(events, len(every), row.change, following, borders)
 
 
 def event_out(context: AppContext, stored: StoredEvent) -> EventOut:
@@ -452,7 +506,7 @@ def _path_of(context: AppContext, project: str) -> str | None:
     """Return the folder of a project by its id, ours or the name of Claude Code's folder."""
     paths = [total.key[0] for total in context.store.totals(["project"]) if total.key[0]]
     ours = (path for path in paths if layout.project_id(path) == project)
-    claudes = (path for path in paths if _CLAUDE_DASH.sub("-", path) == project)
+    claudes = (path for path in paths if dash_path(path) == project)
     return next(ours, None) or next(claudes, None)
 
 
@@ -495,26 +549,22 @@ def search(
     q: Annotated[str, QueryParameter(max_length=2000, description="Words, phrases, filters.")],
     cursor: CursorText = None,
     limit: Limit = 20,
-    prefix_last: Annotated[
-        bool, QueryParameter(description="The last word may be a prefix.")
-    ] = False,
     tz: Text = None,
 ) -> SearchOut:
     """Events that hold what is looked for, the best first; decisions and notes apart.
 
     Days in `q` are those of `tz`, the server's own zone by default.
     """
-    query = parse(q, prefix_last=prefix_last, zone=zone_named(tz))
-    query = with_tagged(query, context.labels())
+    query = with_tagged(parse(q, zone=zone_named(tz)), context.labels())
     offset = cursor_at(cursor).offset
     answer = context.search(query, limit, offset)
-    answers = hits(answer, query, context.store.blobs)
+    answers = recall.read_hits(context.store, answer, query)
     full = len(answers.hits) == limit
     following = cursor_text(PagePosition(offset + limit)) if full else None
     notes = [] if offset else matching_notes(context.searchable_notes(), query)[:limit]
     return SearchOut(
-        *(answers.hits, answers.capped, answers.searched_back_to, following, notes),
-        *(answers.how, answers.explanation, answers.hints),
+        *(answers.hits, answer.total, answer.sessions, answer.capped, answer.searched_back_to),
+        *(following, notes, answer.how, answer.explanation, answer.hints),
     )
 
 
@@ -525,20 +575,36 @@ def ask(
     q: Annotated[str, QueryParameter(max_length=2000, description="A question, or words.")],
 ) -> Recap:
     """The two or three sessions that answer a question: what was asked, decided, changed, fixed."""
-    return recap(context.store, context.notes(), q)
+    return recap(context.store, context.notes(), q, context.now())
+
+
+def _digests_now(
+    context: AppContext, digests: Iterable[dict[str, JSON]]
+) -> Iterator[dict[str, JSON]]:
+    """Yield digests as they are to be read now, with dollars."""
+    now = context.now(), context.clock()
+    return map(with_dollars, session_status.digests_now(context.store, digests, *now))
 
 
 @get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
 def digest(context: ContextDependency, uid: FromPath[str]) -> dict[str, JSON]:
     """The account of a session that is kept for good."""
     row = context.row(uid)
-    digests = map(
-        with_dollars, context.store.read_table("digests", Filter(uids=(row.session.session_uid,)))
-    )
-    account = next(iter(digests), None)
+    wanted = Filter(uids=(row.session.session_uid,))
+    account = next(_digests_now(context, context.store.read_table("digests", wanted)), None)
     if account is None:
         raise SessionNotFound("this session is not analysed yet", hint="run thence sweep")
-    return account
+    return account | {"title": context.display([row])[0].title}
+
+
+def _filter(
+    context: AppContext, agent: str | None, project: str | None, after: str | None
+) -> Filter:
+    return Filter(
+        agent=_agent(context, agent),
+        project=_project_filter(context, project),
+        after=_moment(after),
+    )
 
 
 @get("/api/digests", sync_to_thread=True)
@@ -552,9 +618,9 @@ def digests(
     limit: Limit = DEFAULT_PAGE_SESSIONS,
 ) -> Digests:
     """The accounts of sessions, in the order in which they were first kept."""
-    wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
+    wanted = _filter(context, agent, project, after)
     shown, following = paginate(list(context.store.read_table("digests", wanted)), cursor, limit)
-    return Digests(list(map(with_dollars, shown)), following)
+    return Digests(list(_digests_now(context, shown)), following)
 
 
 @get("/api/signals", sync_to_thread=True)
@@ -571,7 +637,9 @@ def signals(
 ) -> SignalsOut:
     """What went wrong in sessions: loops, repeated errors, corrections."""
     uids = (context.row(session).session.session_uid,) if session else None
-    wanted = Filter(uids=uids, agent=agent, project=project, after=_moment(after))
+    wanted = msgspec.structs.replace(_filter(context, agent, project, after), uids=uids)
+    if kind:
+        named("kind", kind, get_args(SignalKind))
     matches = [
         signal
         for signal in context.store.read_table("signals", wanted)
@@ -591,7 +659,9 @@ def all_patterns(
     after: When = None,
 ) -> Patterns:
     """What comes back in many sessions, with what helped and where it was seen."""
-    wanted = Filter(agent=agent, project=_project_filter(context, project), after=_moment(after))
+    wanted = _filter(context, agent, project, after)
+    if kind:
+        named("kind", kind, get_args(PatternKind))
     known = memories(
         context.store.read_table("digests", wanted), context.store.read_table("signals", wanted)
     )
@@ -618,9 +688,20 @@ def costs(
     zone = zone_named(tz)
     label = zone_label(zone, context.moment())
     since, until = _moment(after, zone), _moment(before, zone)
-    wanted = Filter(agent=agent, project=project, model=model, after=since, before=until)
+    wanted = Filter(
+        agent=_agent(context, agent), project=project, model=model, after=since, before=until
+    )
     bill = CostTable(context.store, by, wanted, zone, context.labels())
     return msgspec.convert({**bill.object(), "tz": label}, CostsOut)
+
+
+@get("/api/work", sync_to_thread=True)
+def work(context: ContextDependency, after: When = "30d") -> WorkOut:
+    """Calls by tool and edits by file, of all sessions that ended after a date."""
+    done = work_of(context, after=_moment(after) or 0)
+    tools = [ToolOut(name, n, done.failed[name]) for name, n in done.calls.most_common()]
+    files = [ChangedFileOut(*file, n, done.sessions[file]) for file, n in done.edits.most_common()]
+    return WorkOut(tools, files)
 
 
 @get("/api/plan", sync_to_thread=True)
@@ -693,6 +774,7 @@ ROUTES: list[HTTPRouteHandler] = [
     signals,
     all_patterns,
     costs,
+    work,
     plan,
     store,
 ]

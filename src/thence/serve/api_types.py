@@ -32,6 +32,8 @@ class SessionOut(Session, frozen=True, kw_only=True):
     pinned: bool = False
     tags: list[str] = msgspec.field(default_factory=list)
     """What the user tagged it with."""
+    origin: str = ""
+    """Where it comes from, in words: a file, another machine; empty for this machine."""
 
 
 class Sessions(msgspec.Struct, frozen=True):
@@ -143,8 +145,11 @@ class SearchOut(msgspec.Struct, frozen=True):
     """Answers to a search; `⟦` and `⟧` stand around what was looked for in a snippet."""
 
     hits: list[Hit]
+    total: int
+    """Matches in all, in so many `sessions`; at least that where it is `capped`."""
+    sessions: int
     capped: bool
-    """There may be more."""
+    """The search stopped before all of the store was searched."""
     searched_back_to: str | None
     cursor: str | None = None
     notes: list[Note] = []
@@ -155,6 +160,30 @@ class SearchOut(msgspec.Struct, frozen=True):
     """How it was found, in words; empty where that goes without saying."""
     hints: tuple[str, ...] = ()
     """What to say of the question itself: names of filters that are none."""
+
+
+class ToolOut(msgspec.Struct, frozen=True):
+    """How often a tool was called."""
+
+    tool: str
+    calls: int
+    failed: int
+
+
+class ChangedFileOut(msgspec.Struct, frozen=True):
+    """A file that sessions changed."""
+
+    folder: str
+    path: str
+    edits: int
+    sessions: int
+
+
+class WorkOut(msgspec.Struct, frozen=True):
+    """What sessions did: all tools and all files that they changed, the most used first."""
+
+    tools: list[ToolOut]
+    files: list[ChangedFileOut]
 
 
 class Digests(msgspec.Struct, frozen=True):
@@ -279,6 +308,16 @@ class RiskOut(msgspec.Struct, frozen=True):
     is_stored: bool = msgspec.field(name="kept")
 
 
+class UnreadOut(msgspec.Struct, frozen=True):
+    """What is there of an agent and is not read."""
+
+    agent: str
+    kind: str
+    count: int
+    why: str
+    path: str
+
+
 class NowOut(msgspec.Struct, frozen=True):
     """What needs somebody, what goes on, what it takes today."""
 
@@ -292,3 +331,7 @@ class NowOut(msgspec.Struct, frozen=True):
     week: Sum
     budgets: list[BudgetUse] = []
     """Budgets, and what was spent of them today."""
+    lost: dict[str, str] = {}
+    """Sessions that were removed before a digest covered all of them, and why."""
+    not_read: list[UnreadOut] = []
+    """What the last sweep came upon and did not read."""

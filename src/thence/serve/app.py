@@ -92,6 +92,8 @@ _WORDS: Final = {
     405: ("method not allowed", "GET reads, POST writes"),
 }
 _TEXTS: Final = (b"text/", b"application/json", b"application/problem", b"image/svg")
+_TRUNCATED: Final = "Input data was truncated"
+"""What msgspec says of half a surrogate pair, too."""
 _log = logging.getLogger(__name__)
 
 
@@ -128,11 +130,6 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, as ASGI has it."""
         await self._app(scope, receive, send)
-
-
-def create(context: AppContext, gate: AuthMiddleware) -> App:
-    """Make everything that `thence serve` answers with."""
-    return App(context, gate)
 
 
 class Server(LimitedServer):
@@ -299,6 +296,8 @@ def _handle_http_error(request: Request[Any, Any, Any], error: Exception) -> Res
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for these alone
     extra = error.extra if isinstance(error.extra, Sequence | dict) else None
     detail = "; ".join(_detail_text(entry) for entry in extra) if isinstance(extra, list) else None
+    if _TRUNCATED in f"{detail} {error.detail}":
+        detail = "the body ends early, or a text in it has half a character, such as \\ud83d alone"
     title, hint = _WORDS.get(error.status_code, (error.detail, None))
     problem = ProblemDetails(title, error.status_code, detail=detail or error.detail, hint=hint)
     return _problem_response(request, problem, headers=error.headers)

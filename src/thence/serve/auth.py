@@ -7,6 +7,10 @@ bearer token of this home. A cookie is set by a URL that works once; it is rando
 browser of this machine stays signed in for 30 days, restarts of the server included; any other one
 for a day, or until the server ends. The token follows from a key that only the user can read.
 
+Browsers send a cookie to all ports of a host. So on this machine they ask under a host name below
+`localhost` that follows from the key: whoever listens on another port cannot know it and is never
+asked under it. Under the other names of the loopback only the token counts.
+
 Invariants: hosts and origins are compared whole, never by how they begin or end; secrets are
 compared in constant time; a token in a query is refused, right or wrong; what is not asked for by
 a page of ours can change nothing; every answer carries the strict headers, refusals as well.
@@ -133,27 +137,36 @@ class AuthMiddleware:
         clock: Callable[[], float] = time.time,
         on_sign_in: Callable[[str], None] = lambda _ticket: None,
         home: Path | None = None,
+        is_shared: bool = False,
     ) -> None:
         """Guard host and port; the token follows from the key. Used tickets go to `on_sign_in`.
 
         With a home, browsers of this machine stay signed in when the server is started again.
+        `is_shared` lets browsers ask under `host`, as a proxy does and as some of them must: then
+        a cookie is sent to the other ports of that host.
         """
         self.host, self.port = host, port
-        self.realm = f"thence {_derive(key, 'home')[:16]}"
+        self.realm = f"thence {_derive(key, 'home')[:16]}{' shared' if is_shared else ''}"
         """What tells this home's server from others', without a secret."""
         self._key = key
         self._clock = clock
         self._signed: dict[str, float] = {}
         self._on_sign_in = on_sign_in
-        is_own = home is not None and is_loopback(host)
+        secret_name = f"{_derive(key, f'name:{port}')[:32]}.localhost"
+        is_own = is_loopback(host) and not is_shared
         path = home / f"signed-in-{port}.json" if home is not None and is_own else None
-        age = OWN_COOKIE_MAX_AGE_S if is_own else COOKIE_MAX_AGE_S
+        age = OWN_COOKIE_MAX_AGE_S if path is not None else COOKIE_MAX_AGE_S
         self._cookies = Cookies(clock, age, path)
         self.cookie_name = f"{COOKIE}-{port}"
         """Cookies are shared by all ports of a host: each server needs a name of its own."""
         self.token = _derive(key, "bearer")
         """What a program gives as `Authorization: Bearer …`."""
-        self._authorities = frozenset(_authorities(host, port))
+        self.origin = f"http://{authority(secret_name if is_own else host, port)}"
+        """Where browsers ask; a secret like the token, if nothing else may be asked there."""
+        own = frozenset(_authorities(secret_name, port) if is_loopback(host) else ())
+        shared = frozenset(_authorities(host, port))
+        self._authorities = own | shared
+        self._browser_authorities = own if is_own else self._authorities
         self._tickets: dict[str, None] = {}
         self._mutex = threading.Lock()
 
@@ -181,7 +194,7 @@ class AuthMiddleware:
         """Return a URL that signs a browser in, once, and leads it to a page of a session."""
         entry = self.ticket() if ticket is None else ticket
         to = f"&{PAGE}={quote(page)}" if _SESSION_PAGE.fullmatch(page) else ""
-        return f"http://{authority(self.host, self.port)}{ENTER}?{TICKET}={entry}{to}"
+        return f"{self.origin}{ENTER}?{TICKET}={entry}{to}"
 
     def _use_ticket(self, query: bytes) -> bool:
         """Use up the ticket that a query names; False when it is unknown or was used."""
@@ -296,12 +309,17 @@ class AuthMiddleware:
     def _has_cookie(self, headers: dict[bytes, list[bytes]]) -> bool:
         """Whether a request brings the cookie of a browser that is signed in."""
         values = _cookies(headers.get(b"cookie", []), self.cookie_name)
-        return self._cookies.has_any(values)
+        return self._is_browser_host(headers) and self._cookies.has_any(values)
+
+    def _is_browser_host(self, headers: dict[bytes, list[bytes]]) -> bool:
+        """Whether a request names this server as browsers do that can be signed in."""
+        return _text(headers[b"host"][0]) in self._browser_authorities
 
     async def _enter(self, scope: Scope, send: Send) -> None:
         """Sign a browser in that brings a ticket, and lead it on to the first page."""
         headers: tuple[tuple[bytes, bytes], ...] = ()
-        if scope["method"] == "GET" and self._use_ticket(scope["query_string"]):
+        is_browser_host = self._is_browser_host(_by_name(scope))
+        if scope["method"] == "GET" and is_browser_host and self._use_ticket(scope["query_string"]):
             age = int(self._cookies.max_age_s)
             flags = f"Path=/; Max-Age={age}; HttpOnly; SameSite=Strict"
             cookie = f"{self.cookie_name}={self._cookies.add()}; {flags}"

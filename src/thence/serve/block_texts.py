@@ -16,6 +16,7 @@ from thence.format.facts import text_in, words_of
 from thence.format.figures import size
 from thence.format.normal import SessionEvent, one_line
 from thence.format.records import JSON
+from thence.format.tools import Effect
 from thence.memory.session_timeline import prompt_text
 from thence.serve import markdown
 
@@ -82,13 +83,13 @@ def compact_json(value: JSON) -> str:
         return ""
 
 
-def render_input(block: SessionEvent) -> Markup:
+def render_input(block: SessionEvent, effect: Effect) -> Markup:
     """Show what a call was given: a script as a script, the rest as its JSON."""
     tool, payload = block.tool or "", block.payload
-    script = tools.command(tool, payload)
+    script = tools.command(effect, tool, payload)
     if script is not None:
         return markdown.code_block(script, "bash")
-    changes = tools.changes(tool, payload)
+    changes = tools.changes(effect, tool, payload)
     if changes or payload in (None, {}, ""):
         return Markup("")
     if isinstance(payload, str):

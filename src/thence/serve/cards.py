@@ -1,16 +1,14 @@
-"""Cards: one session as lists show it, with how busy it was."""
+"""Parts of several pages: cards of sessions, to-dos, and the days that a page looks at."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 from markupsafe import Markup
 
-from thence.errors import ThenceError
 from thence.format.derived_events import time_of
 from thence.format.figures import (
     TICKS,
@@ -18,19 +16,21 @@ from thence.format.figures import (
     clean,
     format_duration,
     money,
+    project,
     several,
     short,
     short_id,
 )
+from thence.format.normal import one_line
+from thence.memory.ancestry import relation_of
+from thence.memory.open_todos import dismissed_todos, open_promises, todo_key
 from thence.memory.session_status import Standing
-from thence.memory.store import SessionRow
-from thence.serve.chart_cache import charts_of
+from thence.memory.store import Filter, SessionRow
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
 from thence.serve.project_names import project_label, project_root
 from thence.serve.session_head import address, standing_text, title_of
 
-_LINKS: Final = {"fork": "forked from", "resume": "continued from", "adopt": "continued from"}
 _OUTCOME_ICONS: Final = {"success": "check", "fail": "cross"}
 
 MIN_SHOWN_TICKS: Final = TICKS // 200
@@ -73,6 +73,8 @@ class SessionCard(msgspec.Struct, frozen=True):
     graph: list[str]
     depth: int = 0
     tags: list[tuple[str, str]] = []
+    origin: str = ""
+    """Where it comes from, in words; empty for this machine. Narrow screens show no other tag."""
     snippets: list[Snippet] = []
     project_path: str = ""
     """Names the page of its project."""
@@ -114,7 +116,7 @@ def card(
     evicted = session.evicted_at is not None
     return SessionCard(
         href=address(session.session_uid),
-        title=display_title(context, row),
+        title=title_of(row),
         flavor=session.flavor,
         project=project_label(context, row.folder),
         project_path=project_root(row.folder or ""),
@@ -130,26 +132,12 @@ def card(
         bars=bars(context, row) if drawn and not evicted else [],
         graph=_graph(row),
         tags=list(_tags(row)),
+        origin=clean(row.origin),
         model=clean(session.model or ""),
         turns=several(session.cost.turns, "turn") if session.cost.turns else "",
         lasted=working_time(context, row) if drawn else "",
         tokens=short(sum(part.total for part in (row.spent.live, row.spent.dead, row.spent.side))),
     )
-
-
-def display_title(context: AppContext, row: SessionRow) -> str:
-    """Return the title of a session; without a name, the first text of its agent."""
-    if (row.title or "").strip() or not row.events or row.session.evicted_at is not None:
-        return title_of(row)
-    charts = charts_of(context)
-    if not charts.at_hand(row):
-        return title_of(row)
-    with contextlib.suppress(ThenceError, OSError):  # a damaged session is listed all the same
-        chart = charts.get(context, row)
-        blocks = (block for record in chart.records for block in record.blocks)
-        texts = (b.summary for b in blocks if b.kind == "assistant_msg" and b.summary)
-        return clean(next(texts, "")) or title_of(row)
-    return title_of(row)
 
 
 def working_time(context: AppContext, row: SessionRow) -> str:
@@ -180,7 +168,7 @@ def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
         yield f"#{tag}", ""
     for edge in row.edges:
         if not edge.child and edge.link in ("fork", "resume", "adopt"):
-            yield f"{_LINKS[edge.link]} {short_id(edge.session)}", ""
+            yield f"{relation_of(edge)} {short_id(edge.session)}", ""
             break
     if row.session.evicted_at is not None:
         yield "digest only", ""
@@ -188,7 +176,57 @@ def _tags(row: SessionRow) -> Iterator[tuple[str, str]]:
         yield "pinned", ""
     if row.skipped:
         yield several(row.skipped, "skipped line"), "st-waiting"
-    if row.imported is not None:
-        yield ("imported" if row.machine is None else f"on {row.machine}"), ""
+    if row.origin:
+        yield clean(row.origin), ""
     elif row.gone:
         yield "source gone", ""
+
+
+class TodoItem(msgspec.Struct, frozen=True):
+    """Something an agent said it would do and did not."""
+
+    text: str
+    href: str
+    project: str
+    key: str
+    """Its name, to dismiss it by."""
+
+
+def todo_items(context: AppContext, wanted: Filter, most: int, *, chars: int) -> list[TodoItem]:
+    """Return what sessions left open and the user did not dismiss, the newest first."""
+    items = []
+    for todo in open_promises(context.store, wanted, dismissed_todos(context.home))[:most]:
+        event, cwd = todo["event_id"], todo["cwd"]
+        href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
+        where = project(cwd if isinstance(cwd, str) else None)
+        items.append(TodoItem(clean(one_line(todo["text"], chars)), href, where, todo_key(todo)))
+    return items
+
+
+RANGES: Final = (7, 30, 90, 365)
+"""So many days can be chosen."""
+
+
+class EarlierSessions(msgspec.Struct, frozen=True):
+    """Where to look when nothing lies in the days that are shown."""
+
+    text: str
+    href: str
+    label: str
+
+
+def earlier(
+    context: AppContext, days: int, href: Callable[[int], str], all_time: str = ""
+) -> EarlierSessions | None:
+    """Return when the last session was and the address of its days; None without any session."""
+    last = next(iter(context.store.sessions(Filter(limit=1))), None)
+    moment = time_of(last.session.ended_at) if last else None
+    if moment is None:
+        return None
+    age = (context.clock() - moment.timestamp()) / 86_400
+    text = f"The last session was on {moment.day} {moment:%b %Y}."
+    reach = next((n for n in RANGES if n > max(age + 1, days)), None)
+    if reach is None:
+        label = "Show all time" if all_time else "All sessions"
+        return EarlierSessions(text, all_time or "/sessions", label)
+    return EarlierSessions(text, href(reach), f"Show {reach} days")

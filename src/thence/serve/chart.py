@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from thence.format.derived_events import Call
-from thence.format.facts import Edge, words_of
+from thence.format.facts import words_of
 from thence.format.graph import Branch, State
 from thence.format.nodes import Is
 from thence.format.readout import Readout, Record
 from thence.format.records import JSON, Usage
 from thence.format.turn import TurnState
 from thence.format.wording import corrects
+from thence.memory.prices import prompt_tokens
 
 if TYPE_CHECKING:
     from thence.format.fold import FoldState
@@ -149,10 +150,9 @@ class Chart:
 
     @cached_property
     def turns(self) -> dict[int, int]:
-        """The prompts of the live line, numbered."""
-        prompts = (place for place in self.line if self.records[place].node.flags & Is.PROMPT)
-        before = self._sealed.turns if self._sealed else 0
-        return {place: number for number, place in enumerate(prompts, before + 1)}
+        """The records with which turns begin, numbered."""
+        before = self._sealed.sealed.turns if self._sealed else 0
+        return {place: number for number, place in enumerate(self.session.turns, before + 1)}
 
     @cached_property
     def state(self) -> TurnState:
@@ -162,16 +162,7 @@ class Chart:
     @cached_property
     def open_calls(self) -> frozenset[str]:
         """Calls that may still be at work: of the last turn, with nobody saying anything since."""
-        now = self.session.turn()
-        if now.state not in (TurnState.RUNNING, TurnState.WAITING):
-            return frozenset()
-        late: set[str] = set()
-        for place in reversed(self.line):
-            node = self.records[place].node
-            if node.flags & Is.PROMPT:
-                break
-            late.update(node.calls)
-        return frozenset(now.open_calls) & late
+        return frozenset(self.session.running_calls)
 
     # -- rows ---------------------------------------------------------------------------
 
@@ -184,6 +175,11 @@ class Chart:
     def bounds(self) -> list[ChartBoundary]:
         """The compactions and cleared contexts of the live line, each with what it folds."""
         return self._main[1]
+
+    @cached_property
+    def copies(self) -> list[list[int]]:
+        """Runs of the line that were copied from the session that owns them."""
+        return self._main[2]
 
     @cached_property
     def every_row(self) -> list[ChartRow]:
@@ -211,20 +207,21 @@ class Chart:
         return out
 
     @cached_property
-    def _main(self) -> tuple[list[ChartRow], list[ChartBoundary]]:
+    def _main(self) -> tuple[list[ChartRow], list[ChartBoundary], list[list[int]]]:
+        copies: list[list[int]] = []
         shown = self.session.graph.chain()
         seen = set(shown)
         sums = [p for p in shown if self.records[p].node.flags & (Is.SUMMARY | Is.CLEARS)]
         if not sums or all(place in seen for place in self.line):
-            rows = [*self._parted_rows(-1), *self.rows_of(self.line)]
-            return (rows + self._loose()) or self._internal_rows(), []
+            rows = [*self._parted_rows(-1), *self._line_rows(self.line, copies)]
+            return (rows + self._loose()) or self._internal_rows(), [], copies
         bounds: list[ChartBoundary] = []
         out: list[ChartRow] = []
         fold: list[int] = []
         for place in self.line:  # up to what is in force: each folds what led to it
             flags = self.records[place].node.flags
             if flags & (Is.SUMMARY | Is.CLEARS):
-                out += self._boundary_rows(place, fold, bounds)
+                out += self._boundary_rows(place, self._line_rows(fold, copies), fold, bounds)
                 fold = []
                 if place == sums[0]:
                     break
@@ -232,8 +229,8 @@ class Chart:
                 fold.append(place)
         # What was kept stands after the summary, as the model sees it.
         summary = sums[0] if self.records[sums[0]].node.flags & Is.SUMMARY else -1
-        out += self.rows_of(place for place in shown if place != summary)
-        return out + self._loose(), bounds
+        out += self._line_rows((place for place in shown if place != summary), copies)
+        return out + self._loose(), bounds, copies
 
     def _internal_rows(self) -> list[ChartRow]:
         """Return rows of a session in which nobody says anything: what its agent noted."""
@@ -247,10 +244,9 @@ class Chart:
         ]
 
     def _boundary_rows(
-        self, place: int, fold: list[int], bounds: list[ChartBoundary]
+        self, place: int, rows: list[ChartRow], fold: list[int], bounds: list[ChartBoundary]
     ) -> list[ChartRow]:
         """Make the row of a boundary; what was asked first of all stays in sight."""
-        rows = self.rows_of(fold)
         lead: list[ChartRow] = []
         if not bounds:
             rows = [*self._parted_rows(-1), *rows]
@@ -258,7 +254,8 @@ class Chart:
                 lead, rows = rows[:1], rows[1:]
         bounds.append(ChartBoundary(place, rows, fold))
         if self.clears(place):  # a row of its own; the prompt has another one, with its branches
-            return [*lead, ChartRow("boundary", place, self._last_block(place), len(bounds) - 1)]
+            last = len(self.records[place].blocks) - 1
+            return [*lead, ChartRow("boundary", place, last, len(bounds) - 1)]
         after = self._parted_rows(place)
         return [*lead, ChartRow("boundary", place, 0, len(bounds) - 1), *after]
 
@@ -266,36 +263,30 @@ class Chart:
         """Return whether the context was cleared at a place of the line."""
         return bool(self.records[place].node.flags & Is.CLEARS)
 
-    def _last_block(self, place: int) -> int:
-        return len(self.records[place].blocks) - 1
+    def rows_of(self, places: Iterable[int]) -> list[ChartRow]:
+        """Return the rows of a run of records, and nothing that parts from it."""
+        return [row for place in places for row in self._record_rows(place)]
 
-    def rows_of(self, places: Iterable[int], *, parted: bool = True) -> list[ChartRow]:
-        """Return the rows of a run of records, with the branches that leave it in their places."""
+    def _line_rows(self, places: Iterable[int], copies: list[list[int]]) -> list[ChartRow]:
+        """Return the rows of a part of the line with the branches that leave it in their places.
+
+        What was copied is one row up to the next branch; `copies` gets the records of each.
+        """
         out: list[ChartRow] = []
-        states, off = self.session.states, self._branches_by_origin if parted else {}
-        copies: list[int] = []
+        is_open = False
         for place in places:
-            if states[place] is State.REPLAYED and parted:
-                copies.append(place)
-                continue
-            if copies:
-                out.append(self._copied_row(copies))
-                copies = []
-            out += self._record_rows(place)
-            if place in off:
-                out += self._parted_rows(place)
-        if copies:
-            out.append(self._copied_row(copies))
+            is_copy = self.session.states[place] is State.REPLAYED
+            if is_copy and is_open:
+                copies[-1].append(place)
+            elif is_copy:
+                out.append(ChartRow("copied", place, 0, len(copies)))
+                copies.append([place])
+            else:
+                out += self._record_rows(place)
+            parted = self._parted_rows(place)
+            out += parted
+            is_open = is_copy and not parted
         return out
-
-    @cached_property
-    def copies(self) -> list[list[int]]:
-        """Runs of the line that were copied from the session that owns them."""
-        return []
-
-    def _copied_row(self, places: list[int]) -> ChartRow:
-        self.copies.append(places)
-        return ChartRow("copied", places[0], 0, len(self.copies) - 1)
 
     def _record_rows(self, place: int) -> Iterator[ChartRow]:
         record = self.records[place]
@@ -373,12 +364,9 @@ class Chart:
         branches = self._branches_by_origin.get(place, ())
         return [ChartRow("branch", self.branches[n].start, 0, n) for n in branches]
 
-    def branch_at(self, place: int) -> int | None:
-        """Return the number of the branch that a record is on."""
-        return self._branch_home.get(place)
-
     @cached_property
-    def _branch_home(self) -> dict[int, int]:
+    def branch_by_place(self) -> dict[int, int]:
+        """The number of the branch that a record is on."""
         return {place: n for n, branch in enumerate(self.branches) for place in branch.events}
 
     # -- calls --------------------------------------------------------------------------
@@ -405,15 +393,6 @@ class Chart:
         """Subagents of the session by the call that started them."""
         started = self.session.started_by()
         return {call: channel for channel in self.channels if (call := started.get(channel, ""))}
-
-    @cached_property
-    def children(self) -> dict[str, list[Edge]]:
-        """Subagents that are sessions of their own, by the call that started them."""
-        out: dict[str, list[Edge]] = {}
-        for edge in self.session.edges:
-            if edge.child and edge.call and edge.session not in self.channels:
-                out.setdefault(edge.call, []).append(edge)
-        return out
 
     def agent_name(self, channel: str) -> str:
         """Name a subagent: by its type, where the log tells one."""
@@ -465,7 +444,7 @@ class Chart:
     def contexts(self) -> list[tuple[int, int]]:
         """How much the model was given along the line: (how far, tokens)."""
         sizes = (
-            (self.order[place], context_of(usage))
+            (self.order[place], prompt_tokens(usage))
             for place, usage in self.bills.items()
             if place in self.order and not self.records[place].link.has_turn_bill
         )
@@ -484,19 +463,9 @@ class Chart:
         prompts = list(self.turns)
         return {prompt: self.order[other] for prompt, other in pairwise(prompts)}
 
-    def events_in(self, places: Iterable[int]) -> int:
-        """Count the events of a run, book-keeping left out."""
-        states, records = self.session.states, self.records
-        return sum(len(records[p].blocks) for p in places if states[p] is not State.INTERNAL)
-
     def prompts_in(self, places: Iterable[int]) -> int:
-        """Count the prompts of a run."""
-        return sum(1 for place in places if self.records[place].node.flags & Is.PROMPT)
-
-
-def context_of(usage: Usage) -> int:
-    """How much the model was given to read."""
-    return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+        """Count the prompts of a run, on whatever branch."""
+        return sum(self.records[place].is_prompt for place in places)
 
 
 def _is_picture(block: SessionEvent) -> bool:

@@ -6,9 +6,7 @@ made when somebody waits for it; whoever only wants to say what a session is nee
 
 from __future__ import annotations
 
-import threading
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from thence.memory.readouts import read_end, read_session
 from thence.memory.store import SessionRow
@@ -54,11 +52,6 @@ class Charts:
         return None if end is None else Chart(end.readout, end.state)
 
 
-_ALL: WeakKeyDictionary[AppContext, Charts] = WeakKeyDictionary()
-_MUTEX: Final = threading.Lock()
-
-
 def charts_of(context: AppContext) -> Charts:
     """Return the charts of a context."""
-    with _MUTEX:
-        return _ALL.setdefault(context, Charts(context))
+    return context.cached(Charts, lambda: Charts(context))

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from thence.format.figures import clean, several
+from thence.format.figures import clean, money, several
 from thence.format.normal import one_line
 from thence.serve.chart import Chart
-from thence.serve.row_items import Side, Window
+from thence.serve.row_fields import Side
 from thence.serve.view import Drawing
 
 COMPARED_KINDS: Final = frozenset({"user_msg", "assistant_msg", "tool_call"})
@@ -27,36 +27,26 @@ Step = tuple[Chart, int]
 """A place of a chart that somebody said something at."""
 
 
-class ComparisonColumn(msgspec.Struct, frozen=True):
-    """One of two ways, as its page shows it."""
-
-    name: str
-    page: str
-    """The address of its session."""
-    facts: list[tuple[str, str]]
-    window: Window
-    left_out: int
-    cls: str = ""
-
-
 class Comparison(msgspec.Struct, frozen=True):
     """Two ways, and what they share."""
 
-    columns: tuple[ComparisonColumn, ComparisonColumn]
+    columns: tuple[Side, Side]
     shared: str
     """How much both have in common, and how that ends."""
 
 
 def compare_branch(drawing: Drawing, number: int, page: str, outcome: str) -> Comparison | None:
     """Return a discarded branch beside what took its place; None when there is no such branch."""
-    sides = drawing.compare(number)
-    if sides is None:
-        return None
     chart = drawing.chart
+    if number >= len(chart.branches):
+        return None
     start = chart.order.get(chart.branch_origins[number], -1)
     steps = [(chart, place) for place in chart.line[: start + 1] if _step_content(chart, place)]
-    columns = (_column(sides[0], page, "discarded", "b-dead"), _column(sides[1], page, outcome))
-    return Comparison(columns, _describe_shared(steps))
+    branch = chart.branches[number].events
+    rows = chart.rows_of(branch)
+    discarded = drawing.side("Discarded", page, "discarded", branch, rows, cls="b-dead")
+    replacement = drawing.side_from("Replacement", page, outcome, start)
+    return Comparison((discarded, replacement), _describe_shared(steps))
 
 
 def compare_sessions(
@@ -75,7 +65,10 @@ def compare_sessions(
         chart = drawing.chart
         own = [place for owner, place in line[:end] if owner is chart]
         start = max((chart.order.get(place, -1) for place in own), default=-1)
-        columns.append(_column(drawing.side_from(name, start), page, outcome))
+        column = drawing.side_from(name, page, outcome, start)
+        dead = chart.ticks(place for branch in chart.branches for place in branch.events)
+        facts = [*column.facts, ("Discarded", money(dead) if dead else "none")]
+        columns.append(msgspec.structs.replace(column, facts=facts))
     return Comparison(
         (columns[0], columns[1]),
         _describe_shared(max((lines[n][: ends[n]] for n in (0, 1)), key=len)),
@@ -122,13 +115,8 @@ def _step_content(chart: Chart, place: int) -> tuple[tuple[str, str, str], ...]:
 def _describe_shared(steps: Sequence[Step]) -> str:
     """Return a sentence about what both sides share."""
     if not steps:
-        return "They have nothing in common."
+        return "No shared messages."
     texts = [text for _, _, text in _step_content(*steps[-1]) if text]
     last = clean(one_line(texts[-1], 160)) if texts else ""
     shared = several(len(steps), "event")
     return f"Both share {shared}, up to: {last}" if last else f"Both share {shared}."
-
-
-def _column(side: Side, page: str, outcome: str, cls: str = "") -> ComparisonColumn:
-    facts = [("Outcome", outcome), *side.facts]
-    return ComparisonColumn(side.name, page, facts, side.window, side.left_out, cls)

@@ -7,6 +7,7 @@ are dropped first, and an entry is used only while the store has the session as 
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -14,20 +15,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from litestar.di import NamedDependency
-from msgspec.structs import replace
+from litestar.exceptions import PermissionDeniedException
 
 from thence import config
 from thence.agents import Adapter
 from thence.errors import SessionNotFound
-from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
-from thence.memory import recall, session_status, storable_json
+from thence.memory import recall, session_status
 from thence.memory.activity import Pulse, pulse
 from thence.memory.budgets import Budgets, BudgetUse, budget_uses
-from thence.memory.fields import clean_fields
 from thence.memory.labels import Label, read_labels, search, searchable_notes, texts_of, with_tagged
 from thence.memory.notes import Note
 from thence.memory.readouts import OpenedSession, open_session
@@ -37,7 +36,8 @@ from thence.memory.store import SessionRow, Store
 from thence.serve.cache import LruCache, session_key
 
 if TYPE_CHECKING:
-    from thence.memory.redact import Redactor
+    from thence.agents.sessions import LoadedSession
+    from thence.memory.gate import Gate
     from thence.memory.reports import Progress
     from thence.memory.sweeper import SweepHome
 
@@ -68,10 +68,10 @@ class AppContext:
         known: Mapping[str, Adapter],
         roots: Mapping[str, Sequence[Path]],
         policy: Policy,
+        gate: Callable[[], Gate],
         sweep_home: SweepHome | None = None,
         first_import: Callable[[], Progress | None] | None = None,
         clock: Callable[[], float] = time.time,
-        redactor: Callable[[], Redactor] | None = None,
         ticks: Callable[[], float] = time.monotonic,
         idle_timeout: float = config.TIMEOUT_S,
         approval_timeout: float = config.TIMEOUT_S,
@@ -82,7 +82,7 @@ class AppContext:
         """Set up; without `sweep_home` new lines of logs are not imported here.
 
         While all logs are read for the first time, `first_import` returns how far that is.
-        What is read from a source, because it was evicted, is redacted by the `redactor`. The
+        What is read from a source, because it was evicted, passes the `gate`. The
         timeouts, by `ticks`, are those of sessions that clients write into; 0 means never.
         Without `writes` nobody may; pages say so where the home `is_read_only`.
         """
@@ -95,8 +95,8 @@ class AppContext:
         self.sweep_home = sweep_home
         self.first_import = first_import or (lambda: None)
         self.clock = clock
-        self._redactor = redactor
-        self._redacting = threading.Lock()
+        self._gate = gate
+        self._gate_turn = threading.Lock()
         self.ticks = ticks
         self.idle_timeout = idle_timeout
         self.approval_timeout = approval_timeout
@@ -108,6 +108,17 @@ class AppContext:
         self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
         self._sessions: LruCache[OpenedSession] = LruCache(room)
         self._pulses: LruCache[Pulse | None] = LruCache(MAX_CACHED_PULSES)
+        self._cached: dict[object, _TimedValue[Any]] = {}
+
+    def cached(self, what: object, make: Callable[[], T], *, seconds: float = math.inf) -> T:
+        """Return what was made before for this context; made again once it is older."""
+        value: _TimedValue[T] = self._cached.setdefault(what, _TimedValue(seconds, make))
+        return value.get()
+
+    def check_writable(self) -> None:
+        """Refuse a request that writes where nobody may."""
+        if not self.writes:
+            raise PermissionDeniedException("this store is read-only")
 
     def moment(self, zone: tzinfo | None = UTC) -> datetime:
         """Return the time in a zone; None is that of this machine."""
@@ -165,10 +176,9 @@ class AppContext:
 
     def searchable_notes(self) -> list[Note]:
         """Return all that was written down, names and tags of sessions too, redacted."""
-        return [
-            replace(note, text=self.redact(note.text), cwd=self.redact(note.cwd or "") or None)
-            for note in searchable_notes(self.home)
-        ]
+        notes = searchable_notes(self.home)
+        with self._gate_turn:
+            return self._gate().notes(notes)
 
     def labels(self) -> dict[str, Label]:
         """Return the names and tags that the user gave to sessions; redacted when written."""
@@ -188,12 +198,10 @@ class AppContext:
         """Return the best answers to a question, tags looked up."""
         return search(self.store, with_tagged(query, self.labels()), limit, offset)
 
-    def redact(self, text: str) -> str:
+    def as_stored(self, text: str) -> str:
         """Return a text that is not from the store as it would be stored."""
-        if self._redactor is None:
-            return text
-        with self._redacting:
-            return self._redactor().redact(text)
+        with self._gate_turn:
+            return self._gate().text(text)
 
     def pulse(self, row: SessionRow) -> Pulse | None:
         """Return how busy a session was, part by part; None when nothing of it is stored."""
@@ -201,38 +209,10 @@ class AppContext:
             session_key(row), lambda: pulse(self.store, row.session.session_uid)
         )
 
-    def clean(self, facts: list[Fact]) -> list[Fact]:
-        """Return facts that were read from a source as they would be stored."""
-        cleaned = [self._clean(fact) for fact in facts]
-        if self._redactor is None:
-            return cleaned
-        with self._redacting:
-            return clean_fields(cleaned, self._redactor())
-
-    def _clean(self, fact: Fact) -> Fact:
-        """Return a fact as it would be stored: redacted, with text and numbers that can be sent."""
-        spelled = storable_json.plain_fact(fact)
-        blocks = [
-            replace(block, payload=storable_json.plain(block.payload)) for block in spelled.blocks
-        ]
-        if self._redactor is not None:
-            with self._redacting:
-                clean = self._redactor()
-                blocks = [
-                    replace(
-                        block,
-                        payload=clean.redact_json(block.payload),
-                        summary=clean.redact(block.summary),
-                    )
-                    for block in blocks
-                ]
-                statuses = [
-                    replace(status, output=clean.redact_json(status.output))
-                    for status in spelled.told
-                ]
-                about = clean.redact_json(spelled.about)
-                spelled = replace(spelled, about=about, told=tuple(statuses))
-        return replace(spelled, blocks=tuple(blocks))
+    def clean(self, loaded: LoadedSession) -> LoadedSession:
+        """Return a session that was read from its source as it would be stored."""
+        with self._gate_turn:
+            return self._gate().session(loaded)
 
 
 ContextDependency = NamedDependency[AppContext]

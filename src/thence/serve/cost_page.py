@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta, tzinfo
 from typing import Final, Literal
@@ -12,15 +11,15 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from thence.format.figures import TICKS, clean, money, several, short, short_id
+from thence.format.figures import TICKS, clean, money, short, short_id
 from thence.format.normal import one_line
 from thence.memory.cost_totals import PERIODS, By, CostTable, totals_by_day
 from thence.memory.local_days import Period, local_date, midnight, millis, zone_label, zone_named
 from thence.memory.store import Filter, Total
 from thence.serve.agents import agent_label
+from thence.serve.cards import RANGES, EarlierSessions, earlier
 from thence.serve.context import AppContext
 from thence.serve.cost_bars import DateRange, PeriodBar, draw_bars, span_of
-from thence.serve.day_choice import RANGES, EarlierSessions, earlier
 from thence.serve.project_names import unique_labels
 from thence.serve.session_head import address, title_of
 
@@ -40,6 +39,8 @@ ALL_TIME: Final = 0
 MAX_ROWS: Final = 40
 MAX_PERIODS_SHOWN: Final = 120
 MAX_BRANCHES: Final = 12
+COSTLY_SESSIONS: Final = 200
+"""Sessions whose discarded branches are looked at, the most expensive."""
 
 
 class CostQuery(msgspec.Struct, frozen=True):
@@ -240,13 +241,14 @@ def _span(context: AppContext, wanted: CostQuery) -> DateRange:
         first = today - timedelta(days=wanted.days - 1)
     else:
         day = local_date(context.store.totals()[0].first_slot or "", wanted.zone)
-        first = min(date.fromisoformat(day), today) if _is_date(day) else today
+        first = min(date.fromisoformat(day), today) if is_date(day) else today
     return span_of(first, today, wanted.per)
 
 
-def _is_date(text: str) -> bool:
+def is_date(text: str) -> bool:
+    """Return whether a text is a date, and written the usual way."""
     try:
-        return bool(date.fromisoformat(text))
+        return date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
 
@@ -276,7 +278,7 @@ def _line(
         name = title_of(rows[0]) if rows else short_id(key)
         href, flavor = address(key), key.partition(":")[0]
     elif wanted.by == "time":
-        if _is_date(key):
+        if is_date(key):
             name = span.period_of(date.fromisoformat(key)).name
             href = wanted.href(day=key, by="model", per=span.period)
     elif wanted.by == "agent":
@@ -320,7 +322,7 @@ def _percent(share: float) -> str:
 
 def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
     """Return the discarded branches that cost most."""
-    costly = msgspec.structs.replace(base, order="cost", limit=200)
+    costly = msgspec.structs.replace(base, order="cost", limit=COSTLY_SESSIONS)
     wanted = Filter(uids=tuple(row.session.session_uid for row in context.store.sessions(costly)))
     branches: list[tuple[int, DiscardedBranch]] = []
     for digest in context.store.read_table("digests", wanted):
@@ -343,8 +345,5 @@ def _notes(bill: CostTable, total: Total) -> Iterator[str]:
     if total.unpriced:
         parts = "; ".join(clean(str(part)) for part in bill.unpriced[:3])
         yield f"Not counted: {parts}."
-    if bill.bounds:
-        reasons = Counter(why for row in bill.bounds for why in row.lower_bound)
-        most = clean(reasons.most_common(1)[0][0])
-        what = several(len(bill.bounds), "session")
-        yield f"Usage is missing or incomplete in {what} ({most}); totals are minimums."
+    if bill.bound_note:
+        yield f"Totals are minimums: {bill.bound_note}."

@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from thence.format.turn import TurnState
 from thence.memory.recall import place_of
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _grows(session: Readout, native_id: str) -> bool:
     place = session.graph.place(native_id)
     if place is None or not session.records[place].link.is_piece:
         return False
-    return session.turn().state == "running"
+    return session.turn().state in (TurnState.RUNNING, TurnState.ANSWERED)
 
 
 def last_place(rows: Sequence[StoredEvent], event_id: int) -> int | None:

@@ -135,11 +135,11 @@ def rows_of_part(chart: Chart, name: str) -> list[ChartRow] | None:
         return None
     at = int(number)
     if kind == "b" and at < len(chart.branches):
-        return chart.rows_of(chart.branches[at].events, parted=False)
+        return chart.rows_of(chart.branches[at].events)
     if kind == "k" and at < len(chart.bounds):
         return chart.bounds[at].rows
     if kind == "c" and at < len(chart.copies):
-        return chart.rows_of(chart.copies[at], parted=False)
+        return chart.rows_of(chart.copies[at])
     if kind == "s" and at < len(chart.channels):
-        return chart.rows_of(list(chart.channels.values())[at], parted=False)
+        return chart.rows_of(list(chart.channels.values())[at])
     return None

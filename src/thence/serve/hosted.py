@@ -246,8 +246,6 @@ class HostedSessions:
     def add(self, name: str, event: NewEvent) -> WrittenOut:
         """Add an event to a session."""
         self._may_write()
-        if event.type in ("user", "assistant"):
-            _check(event)
         opened = self._open(name)
         uid = session_uid(AGENT, opened.session.id)
         with opened.mutex:
@@ -277,7 +275,7 @@ class HostedSessions:
         self._time(opened, event)
         # A question for approval is nothing to speak after.
         tip = opened.session.tip if event.type == "waiting" else receipt.uuid
-        return WrittenOut(uid, receipt.uuid, tip, branched)
+        return WrittenOut(uid, receipt.uuid, tip, branched or receipt.branched)
 
     def _time(self, opened: OpenSession, event: NewEvent) -> None:
         """Start and stop the timers that an event concerns."""
@@ -313,15 +311,6 @@ class HostedSessions:
 
 
 _STATES = ("done", "interrupted")
-
-
-def _check(event: NewEvent) -> None:
-    """Refuse a message that no model could have said or heard."""
-    content = event.payload.get("content")
-    if not isinstance(content, str | list):
-        raise ThenceError(
-            f"a {event.type} event needs content", hint='{"content": "text"}, or a list of blocks'
-        )
 
 
 # -- handlers -------------------------------------------------------------------------------

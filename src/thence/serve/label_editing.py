@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import post
-from litestar.exceptions import NotFoundException, PermissionDeniedException
+from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, JSONBody
 
@@ -61,10 +61,10 @@ class RemovalIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/sessions/{uid:str}/label", include_in_schema=False, sync_to_thread=True, status_code=200)
 def label(context: ContextDependency, uid: FromPath[str], data: JSONBody[LabelIn]) -> LabelOut:
     """Name a session and set its tags."""
-    _check_writable(context)
+    context.check_writable()
     session = context.row(uid).session
-    name = None if data.name is None else one_line(context.redact(data.name), MAX_NAME_CHARS)
-    tags = None if data.tags is None else [tag_of(context.redact(tag)) for tag in data.tags]
+    name = None if data.name is None else one_line(context.as_stored(data.name), MAX_NAME_CHARS)
+    tags = None if data.tags is None else [tag_of(context.as_stored(tag)) for tag in data.tags]
     notes = read_notes(context.home, "name", "tag")
     for kind, payload in label_changes(notes, session, name=name, tags=tags, origin="viewer"):
         _append(context, kind, payload)
@@ -75,10 +75,10 @@ def label(context: ContextDependency, uid: FromPath[str], data: JSONBody[LabelIn
 @post("/sessions/{uid:str}/notes", include_in_schema=False, sync_to_thread=True, status_code=200)
 def add_note(context: ContextDependency, uid: FromPath[str], data: JSONBody[NoteIn]) -> NoteOut:
     """Add a note to a session."""
-    _check_writable(context)
+    context.check_writable()
     session = context.row(uid).session
     payload: dict[str, JSON] = {
-        "text": clean(context.redact(data.text)),
+        "text": clean(context.as_stored(data.text)),
         "cwd": session.cwd,
         "origin": "viewer",
         "session_uid": session.session_uid,
@@ -99,7 +99,7 @@ def remove_note(
     context: ContextDependency, uid: FromPath[str], data: JSONBody[RemovalIn]
 ) -> dict[str, str]:
     """Remove a note of a session."""
-    _check_writable(context)
+    context.check_writable()
     owner = context.row(uid).session.session_uid
     notes = read_notes(context.home, "note")
     if not any(note.uuid == data.uuid and note.session_uid == owner for note in notes):
@@ -112,11 +112,6 @@ def _append(context: AppContext, kind: Kind, payload: dict[str, JSON]) -> str:
     from thence.journal.notebook import append_note
 
     return append_note(note_path(context.home, kind), kind, payload).uuid or ""
-
-
-def _check_writable(context: AppContext) -> None:
-    if not context.writes:
-        raise PermissionDeniedException("this store is read-only")
 
 
 ROUTES: list[HTTPRouteHandler] = [label, add_note, remove_note]

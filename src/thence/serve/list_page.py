@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary
 
 import msgspec
 from markupsafe import Markup, escape
@@ -17,10 +15,24 @@ from markupsafe import Markup, escape
 from thence.format.figures import clean, money, several
 from thence.memory.ancestry import nest_by_ancestry
 from thence.memory.cost_totals import totals_by_day
-from thence.memory.labels import with_tagged
+from thence.memory.labels import stored_agent, with_tagged
 from thence.memory.local_days import midnight, millis, zone_label
 from thence.memory.notes import matching_notes
-from thence.memory.search import OPEN, BadQuery, Hit, Query, SearchMatch, hits, moment, parse
+from thence.memory.ranking import session_filter
+from thence.memory.search import (
+    MAX_ROWS,
+    OPEN,
+    OUTCOME_NAMES,
+    OUTCOME_WORDS,
+    BadQuery,
+    Hit,
+    Query,
+    SearchMatch,
+    hits,
+    moment,
+    named,
+    parse,
+)
 from thence.memory.session_status import open_sessions
 from thence.memory.store import Filter, SessionRow, Total
 from thence.serve.agents import agent_label
@@ -34,9 +46,9 @@ PAGE_SESSIONS: Final = 50
 """Sessions of one page of the list."""
 SNIPPET_LEAD_CHARS: Final = 32
 """Characters of a snippet before its match."""
-MAX_HITS: Final = 120
 MAX_SNIPPETS: Final = 3
 """Matches of one session that are shown."""
+MAX_REMARKS: Final = 3
 MAX_SUGGESTIONS: Final = 7
 """Sessions that the box at the top lists while somebody types."""
 # Every page has these lists, and they change with new projects only.
@@ -59,13 +71,8 @@ SYNTAX: Final = (
 """The filters of a query: name, an example, what it does."""
 _RULER: Final = re.compile(r"([-_=*~#.])\1{3,}")
 """A line that a program drew; a few of its signs say as much."""
-_FILTER_LIKE: Final = re.compile(r"(?:^|\s)-?([a-z]{2,20}):(?!//)(\S*)")
-
-_OUTCOMES: Final = (
-    ("success", "done"),
-    ("fail", "failed"),
-    ("waiting", "waiting"),
-    ("abandoned", "abandoned"),
+_OUTCOMES: Final = tuple(
+    (outcome, OUTCOME_NAMES[outcome]) for outcome in ("success", "fail", "waiting", "abandoned")
 )
 """Outcomes to choose from, and what each is called."""
 
@@ -109,7 +116,7 @@ class ListQuery(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the address of the list with something changed; another filter starts anew."""
         fields = {**msgspec.structs.asdict(self), "cursor": "", **changed}
         filters = {name: value for name, value in fields.items() if value}
-        return f"/sessions?{urlencode(filters)}" if filters else "/sessions"
+        return f"/sessions?{urlencode(filters, safe='*')}" if filters else "/sessions"
 
 
 class FilterChoice(msgspec.Struct, frozen=True):
@@ -165,28 +172,24 @@ class ListPage(msgspec.Struct, frozen=True):
     """What the zone of days is called."""
 
 
-def page(
-    context: AppContext, wanted: ListQuery, clock: DisplayClock, *, is_typing: bool = False
-) -> ListPage:
-    """List the sessions that are wanted; while somebody types, the last word is a beginning."""
-    remarks = unknown_filters(wanted.q)
+def page(context: AppContext, wanted: ListQuery, clock: DisplayClock) -> ListPage:
+    """List the sessions that are wanted."""
+    if OUTCOME_WORDS.get(wanted.outcome) == "running":  # never stored
+        wanted = msgspec.structs.replace(wanted, outcome="", standing="open")
     try:
-        query = _with_cost(_parse_query(context, wanted.q, clock, prefix_last=is_typing), wanted)
-        base = _filter(wanted, query, clock.zone)
+        query = _query(context, wanted, clock)
     except BadQuery as error:
         return _page(context, wanted, "", [], wrong=error)
+    remarks = list(query.hints[:MAX_REMARKS])
     if query.match and not query.lists_sessions:
-        cards, lede = _search_cards(context, _narrow(query, base), base, wanted, clock)
-        if not cards and not is_typing:
-            begins = _with_cost(_parse_query(context, wanted.q, clock, prefix_last=True), wanted)
-            cards, lede = _search_cards(context, _narrow(begins, base), base, wanted, clock)
-            if cards:
-                remarks.append("No exact match. These sessions have words that start with it.")
+        cards, lede, total = _search_cards(context, query, wanted, clock)
         days = [Day("", "", "", cards)] if cards else []
         made = _page(context, wanted, lede, days, looking=True)
-        matches = matching_notes(context.searchable_notes(), _narrow(query, base))[:PAGE_SESSIONS]
+        matches = matching_notes(context.searchable_notes(), query)[:PAGE_SESSIONS]
         notes = [note_line(note, clock) for note in matches]
-        return msgspec.structs.replace(made, notes=notes, remarks=remarks)
+        pager = _pager(wanted, _offset(wanted, total), len(cards), total)
+        return msgspec.structs.replace(made, notes=notes, remarks=remarks, pager=pager)
+    base = _filter(wanted, query)
     rows, total, lede = _list_sessions(context, wanted, base, query)
     offset = _offset(wanted, total)
     days = list(
@@ -210,11 +213,11 @@ def _list_sessions(
             for row in open_sessions(
                 context.store, base, context.now(), context.clock(), context.labels()
             )
-            if _is_in_price_range(row, query)
+            if query.takes(sum(row.ticks.values()))
         ]
         return rows, len(rows), several(len(rows), "session")
     if query.ticks_over is not None or query.ticks_under is not None:
-        rows = [row for row in context.store.sessions(base) if _is_in_price_range(row, query)]
+        rows = [r for r in context.store.sessions(base) if query.takes(sum(r.ticks.values()))]
         ticks = sum(sum(row.ticks.values()) for row in rows)
         unpriced = sum(row.unpriced for row in rows)
         is_bound = any(row.lower_bound for row in rows)
@@ -251,50 +254,46 @@ def _pager(wanted: ListQuery, offset: int, number: int, total: int) -> Pager | N
 # -- what is typed --------------------------------------------------------------------------
 
 
-def unknown_filters(text: str) -> list[str]:
-    """Return remarks on words of a query that look like filters and are none."""
-    names = [name for name, _, _ in SYNTAX]
-    remarks = []
-    for name, value in _FILTER_LIKE.findall(re.sub(r'"[^"]*"', "", text[:400])):
-        if name not in names:
-            known = ", ".join(f"{known_name}:" for known_name in names)
-            remarks.append(f"{name}: is not a filter, so it was searched as text. Filters: {known}")
-        elif not value:
-            example = next(example for known_name, example, _ in SYNTAX if known_name == name)
-            remarks.append(f"{name}: needs a value, such as {example}")
-    return list(dict.fromkeys(remarks))[:3]
+def _query(context: AppContext, wanted: ListQuery, clock: DisplayClock) -> Query:
+    """Return what an address asks for: its words, and its filters as if they were typed.
 
-
-def _parse_query(
-    context: AppContext, text: str, clock: DisplayClock, *, prefix_last: bool
-) -> Query:
-    """Return what was typed as a question, tags looked up; days are those of the clock's zone."""
-    query = parse(text[:400], prefix_last=prefix_last, zone=clock.zone)
+    Days are those of the clock's zone.
+    """
+    for name, value, known in (
+        ("sort", wanted.sort, ("best", *SORTS)),
+        ("standing", wanted.standing, ("open",)),
+    ):
+        if value:
+            named(name, value, known)
+    text = wanted.q[:400]
+    text += '"' * (text.count('"') % 2)
+    for name in ("agent", "project", "model", "outcome"):
+        if value := getattr(wanted, name).replace('"', ""):
+            text += f' {name}:"{value}"'
+    query = parse(text + (f" cost>{wanted.cost}" if wanted.cost else ""), zone=clock.zone)
+    if wanted.after:
+        query = msgspec.structs.replace(query, after=_day_start(wanted.after, clock.zone))
+    if end := wanted.until or wanted.before:
+        until = _day_start(end, clock.zone, is_end=bool(wanted.until))
+        query = msgspec.structs.replace(query, before=until)
+    if query.agent is not None:
+        stored_agent(context.store, query.agent)
     return with_tagged(query, context.labels())
 
 
-def _with_cost(query: Query, wanted: ListQuery) -> Query:
-    """Return a query with the least cost that the address asks for."""
-    if not wanted.cost:
-        return query
-    return msgspec.structs.replace(query, ticks_over=parse(f"cost>{wanted.cost}").ticks_over)
-
-
 def suggestions(
-    context: AppContext, text: str, clock: DisplayClock
+    context: AppContext, wanted: ListQuery, clock: DisplayClock
 ) -> tuple[list[SessionCard], str]:
     """Return the sessions to offer while somebody types, and how many matches there are."""
     try:
-        query = _parse_query(context, text, clock, prefix_last=True)
+        query = _query(context, wanted, clock)
     except BadQuery as error:
         return [], error.message
     if not query.match or query.lists_sessions:
-        base = msgspec.structs.replace(_filter(ListQuery(), query, clock.zone), limit=5)
+        base = msgspec.structs.replace(_filter(wanted, query), limit=5)
         rows = context.store.sessions(base)
         return [card(context, row, clock, drawn=False) for row in context.display(list(rows))], ""
-    wanted = ListQuery(q=text)
-    base = _filter(wanted, query, clock.zone)
-    return _search_cards(context, _narrow(query, base), base, wanted, clock, most=MAX_SUGGESTIONS)
+    return _search_cards(context, query, wanted, clock, most=MAX_SUGGESTIONS)[:2]
 
 
 def _page(
@@ -340,30 +339,8 @@ def _day_start(text: str, zone: tzinfo | None, *, is_end: bool = False) -> int:
     return millis(midnight(day + timedelta(days=is_end), zone))
 
 
-def _filter(wanted: ListQuery, query: Query, zone: tzinfo | None) -> Filter:
-    outcome = (
-        wanted.outcome if wanted.outcome in dict(_OUTCOMES) or wanted.outcome == "unknown" else ""
-    )
-    after = _day_start(wanted.after, zone) if wanted.after else query.after
-    before = _day_start(wanted.before, zone) if wanted.before else query.before
-    if wanted.until:
-        before = _day_start(wanted.until, zone, is_end=True)
-    return Filter(
-        uids=None if query.uids is None else tuple(query.uids),
-        agent=wanted.agent or query.agent or None,
-        project=wanted.project or query.project or None,
-        model=wanted.model or query.model or None,
-        outcome=outcome or query.outcome or None,
-        after=after,
-        before=before,
-        order=_sort(wanted),  # type: ignore[arg-type]  # one of its own words
-    )
-
-
-def _is_in_price_range(row: SessionRow, query: Query) -> bool:
-    ticks = sum(row.ticks.values())
-    over, under = query.ticks_over, query.ticks_under
-    return (over is None or ticks > over) and (under is None or ticks < under)
+def _filter(wanted: ListQuery, query: Query) -> Filter:
+    return msgspec.structs.replace(session_filter(query), order=_sort(wanted))
 
 
 def _choices(wanted: ListQuery) -> Iterator[FilterChoice]:
@@ -383,7 +360,7 @@ def _choices(wanted: ListQuery) -> Iterator[FilterChoice]:
     is_open = wanted.standing == "open"
     yield FilterChoice("active", wanted.href(standing="" if is_open else "open"), on=is_open)
     for name, outcome in _OUTCOMES:
-        is_on = wanted.outcome == name
+        is_on = wanted.outcome in (name, outcome)
         yield FilterChoice(outcome, wanted.href(outcome="" if is_on else name), on=is_on)
 
 
@@ -405,31 +382,24 @@ def _options_with(options: Sequence[tuple[str, str]], value: str) -> list[Option
 
 
 _Options = tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[str, str]]]
-_OPTIONS: WeakKeyDictionary[AppContext, tuple[float, _Options]] = WeakKeyDictionary()
 
 
 def _options(context: AppContext) -> _Options:
     """Return projects, agents and models as (value, label), the ones with most sessions first."""
-    now = time.monotonic()
-    known = _OPTIONS.get(context)
-    if known is None or now - known[0] > OPTIONS_MAX_AGE_S:
-        names = [
-            [
-                f"{total.key[0]}"
-                for total in _most_first(context.store.totals([group]))
-                if total.key[0]
-            ]
-            for group in ("project", "agent", "model")
-        ]
-        labels = unique_labels(names[0])
-        options = (
-            [(name, labels[name]) for name in names[0]],
-            [(name, agent_label(name)) for name in names[1]],
-            [(name, clean(name)[:60]) for name in names[2]],
-        )
-        known = now, options
-        _OPTIONS[context] = known
-    return known[1]
+    return context.cached(_options, lambda: _read_options(context), seconds=OPTIONS_MAX_AGE_S)
+
+
+def _read_options(context: AppContext) -> _Options:
+    names = [
+        [f"{total.key[0]}" for total in _most_first(context.store.totals([group])) if total.key[0]]
+        for group in ("project", "agent", "model")
+    ]
+    labels = unique_labels(names[0])
+    return (
+        [(name, labels[name]) for name in names[0]],
+        [(name, agent_label(name)) for name in names[1]],
+        [(name, clean(name)[:60]) for name in names[2]],
+    )
 
 
 def _most_first(totals: Sequence[Total]) -> list[Total]:
@@ -498,76 +468,58 @@ def _sum(total: Total) -> str:
     return f"{several(total.sessions, 'session')}, {total.cost_phrase}"
 
 
-def _narrow(query: Query, base: Filter) -> Query:
-    """Return a question with the filters of the page."""
-    return msgspec.structs.replace(
-        query,
-        agent=base.agent,
-        project=base.project,
-        model=base.model,
-        outcome=base.outcome,
-        after=base.after,
-        before=base.before,
-    )
-
-
 def _search_cards(
     context: AppContext,
-    narrowed: Query,
-    base: Filter,
+    query: Query,
     wanted: ListQuery,
     clock: DisplayClock,
     *,
-    most: int = PAGE_SESSIONS,
-) -> tuple[list[SessionCard], str]:
-    """List the sessions that match, each with the sentences that do and how many there are."""
-    answer = context.search(narrowed, MAX_HITS)
-    matches = _matches_by_session(answer.matches, base.agent)
-    stored = context.display(list(context.store.sessions(Filter(uids=tuple(matches)))))
-    rows = {row.session.session_uid: row for row in stored}
+    most: int | None = None,
+) -> tuple[list[SessionCard], str, int]:
+    """List the sessions that match, each with the sentences that do and how many there are.
+
+    Returns also what was found in words, and how many sessions there are to list.
+    """
+    answer = context.search(query, MAX_ROWS)
+    matches: dict[str, list[SearchMatch]] = {}
+    for match in answer.matches:
+        matches.setdefault(match.session_uid, []).append(match)
     order = list(matches)
+    is_open = context.now().of if wanted.standing == "open" else None
+    rows: dict[str, SessionRow] = {}
+    if is_open is not None or wanted.sort in SORTS:  # else a look at those that are shown will do
+        rows = _rows(context, order)
+        order = [uid for uid in order if uid in rows and (is_open is None or is_open(rows[uid]))]
     if wanted.sort in SORTS:
-        order.sort(key=lambda uid: _RANKS[wanted.sort](rows[uid]) if uid in rows else "")
-        order.reverse()
-    shown = {
-        uid: matches[uid][:MAX_SNIPPETS]
-        for uid in order[:most]
-        if uid in rows and (wanted.standing != "open" or context.now().of(rows[uid]) is not None)
-    }
+        order.sort(key=lambda uid: _RANKS[wanted.sort](rows[uid]), reverse=True)
+    first = _offset(wanted, len(order))
+    listed = order[first : first + (most or PAGE_SESSIONS)]
+    rows = rows or _rows(context, listed)
+    shown = {uid: matches[uid][:MAX_SNIPPETS] for uid in listed if uid in rows}
     # Only what is shown is read: texts lie in packs.
     shown_hits = [hit for some in shown.values() for hit in some]
     looked_at = msgspec.structs.replace(answer, matches=shown_hits)
-    number = sum(map(len, matches.values()))
-    is_least = answer.capped or number >= MAX_HITS
-    left = iter(hits(looked_at, narrowed, context.store.blobs).hits)
-    # A page that is opened later marks beginnings where the search looked for one.
-    typed = wanted.q if narrowed.terms == parse(wanted.q).terms else f"{wanted.q}*"
+    left = iter(hits(looked_at, query, context.store.blobs).hits)
     cards = []
     for uid, some in shown.items():
-        snippets = [_snippet(uid, next(left), typed) for _ in some]
-        made = card(context, rows[uid], clock, drawn=most == PAGE_SESSIONS)
+        snippets = [_snippet(uid, next(left), wanted.q) for _ in some]
+        made = card(context, rows[uid], clock, drawn=most is None)
         count = len(matches[uid])
         cards.append(
             msgspec.structs.replace(
                 made,
                 snippets=list({snippet.text: snippet for snippet in snippets[::-1]}.values())[::-1],
                 href=snippets[0].href,
-                hits=_count_matches(count, is_least=is_least) if count > 1 else "",
+                hits=f"{count:,}{'+' * answer.capped} matches" if count > 1 else "",
             )
         )
-    summary = f"{_count_matches(number, is_least=is_least)} in {several(len(matches), 'session')}"
-    return cards, "; ".join(filter(None, (summary if matches else "no match", answer.explanation)))
+    return cards, "; ".join(filter(None, (answer.count, answer.explanation))), len(order)
 
 
-def _matches_by_session(
-    matches: Iterable[SearchMatch], agent: str | None
-) -> dict[str, list[SearchMatch]]:
-    """Return what a search found in each session, those of one agent if it is named."""
-    out: dict[str, list[SearchMatch]] = {}
-    for match in matches:
-        if agent is None or match.session_uid.startswith(f"{agent}:"):
-            out.setdefault(match.session_uid, []).append(match)
-    return out
+def _rows(context: AppContext, uids: Sequence[str]) -> dict[str, SessionRow]:
+    """Return sessions as they are displayed, by their uids."""
+    stored = list(context.store.sessions(Filter(uids=tuple(uids))))
+    return {row.session.session_uid: row for row in context.display(stored)}
 
 
 def _snippet(uid: str, hit: Hit, typed: str) -> Snippet:
@@ -575,11 +527,6 @@ def _snippet(uid: str, hit: Hit, typed: str) -> Snippet:
     if hit.unread is not None:
         return Snippet(address(uid, hit.shown_at, typed), escape(f"unreadable: {hit.unread}"))
     return Snippet(address(uid, hit.shown_at, typed), mark_matches(start_near_match(hit.snippet)))
-
-
-def _count_matches(number: int, *, is_least: bool) -> str:
-    """Return how many matches there are; those that were not counted are a `+`."""
-    return f"{number:,}+ matches" if is_least else several(number, "match")
 
 
 def start_near_match(snippet: str) -> str:

@@ -34,6 +34,7 @@ from litestar.types import ASGIApp
 
 from thence.errors import BudgetExceeded, ThenceError
 from thence.format import layout
+from thence.format.derived_events import time_of
 from thence.memory import session_status
 from thence.memory.readouts import read_end, read_session
 from thence.memory.recall import event_name
@@ -94,7 +95,7 @@ class Hub:
     """All streams of one server."""
 
     def __init__(self, context: AppContext) -> None:
-        self._context = context
+        self.context = context
         self._streams: dict[Name, Stream] = {}
         self._followers_of_all: set[Client] = set()
         self._clients: set[Client] = set()
@@ -125,7 +126,7 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         # So that nobody is told of what was there before the server.
         self._published = {
-            uid: entry.change for uid, entry in self._context.store.known().sessions.items()
+            uid: entry.change for uid, entry in self.context.store.known().sessions.items()
         }
         self._watch = asyncio.create_task(self._look_after())
         if self.sweeper is not None:
@@ -238,12 +239,12 @@ class Hub:
 
     def _rows(self, uids: Sequence[str]) -> list[SessionRow]:
         """Return the rows of sessions in the order of their sweeps."""
-        store = self._context.store
+        store = self.context.store
         rows = list(store.sessions(Filter(uids=tuple(uids)))) if uids else []
-        return sorted(self._context.display(rows), key=_ingest_order)
+        return sorted(self.context.display(rows), key=_ingest_order)
 
     def _changed_frame(self, row: SessionRow) -> bytes:
-        data = {"change": row.change, "session": session_out(self._context, row)}
+        data = {"change": row.change, "session": session_out(self.context, row)}
         return frame("changed", data, _place(row))
 
     def _publish_to_parent(self, row: SessionRow) -> None:
@@ -261,7 +262,7 @@ class Hub:
         with self._publishing:
             with self._mutex:
                 self._followers_of_all.add(client)
-            known = self._context.store.known().sessions
+            known = self.context.store.known().sessions
             places = sorted((entry.ingested or 0, uid) for uid, entry in known.items())
             since = _read_place(last)
             missed = [uid for at, uid in places if since is not None and (at, uid) > since]
@@ -287,12 +288,11 @@ class Hub:
             self._send(self._followers_of_all, [standings])
 
     def _standing_frame(self) -> bytes:
-        now, at = self._context.now(), self._context.clock()
-        by_standing: dict[str, list[str]] = {"waiting": [], "running": [], "idle": []}
-        for row in session_status.open_sessions(
-            self._context.store, Filter(), now, at, self._context.labels()
-        ):
-            by_standing[now.of(row, at) or "idle"].append(row.session.session_uid)
+        now, at = self.context.now(), self.context.clock()
+        open_now = session_status.sessions_by_standing(self.context.store, now, at)
+        by_standing: dict[str, object] = {
+            how: [row.session.session_uid for row in rows] for how, rows in open_now.items()
+        }
         waits = {uid: status.waiting_for for uid, status in now.live.items() if status.waiting_for}
         return frame("standing", {**by_standing, "waiting_for": waits})
 
@@ -306,14 +306,14 @@ class Hub:
         self, client: Client, uid: str, via: str | None = None, *, own: bool = False
     ) -> tuple[Stream, SessionRow, EventLine]:
         """Let a client follow a session; events after the returned line are queued for it."""
-        row = self._context.row(uid)
+        row = self.context.row(uid)
         name = (row.session.session_uid, via, own)
-        stream, key = self._streams.get(name), session_key(row, self._context.store)
+        stream, key = self._streams.get(name), session_key(row, self.context.store)
         if stream is None:
-            stream = Stream(name, row, self._line(row, via, own=own), key)
+            stream = Stream(name, row, EventLine(self._readout(row), via, own=own), key)
         elif stream.key.ancestors != key.ancestors:  # some were evicted, or forgotten
             with stream.mutex:
-                stream.line, stream.key = self._line(row, via, own=own), key
+                stream.line, stream.key = EventLine(self._readout(row), via, own=own), key
         self._refresh(stream, row)  # it may have gone on since the last change that was heard of
         while True:
             with stream.mutex, self._mutex:
@@ -323,12 +323,8 @@ class Hub:
                     return stream, stream.row, stream.line
             stream = there  # somebody else was quicker
 
-    def _line(self, row: SessionRow, via: str | None, *, own: bool) -> EventLine:
-        """Return the line of a session, without the bodies of its events where possible."""
-        return EventLine(self._readout(row), via, own=own)
-
     def _readout(self, row: SessionRow) -> Readout:
-        return read_session(self._context.store, row, self._context.clean)
+        return read_session(self.context.store, row, self.context.clean)
 
     def _extend_line(self, stream: Stream) -> tuple[EventLine, SessionRow] | None:
         """Return a followed line after new records, at a cost that does not grow with it.
@@ -338,7 +334,7 @@ class Hub:
         """
         if stream.via is not None:
             return None
-        end = read_end(self._context.store, stream.uid, since=stream.row.change)
+        end = read_end(self.context.store, stream.uid, since=stream.row.change)
         if end is None:
             return None
         line = stream.line.extend(end.readout, end.state, lambda: self._readout(end.row))
@@ -352,12 +348,12 @@ class Hub:
             if stream.row.change >= row.change:  # another thread was quicker
                 return
             line, row = self._extend_line(stream) or (
-                self._line(row, stream.via, own=stream.own),
+                EventLine(self._readout(row), stream.via, own=stream.own),
                 row,
             )
             frames = [
                 *self._new_frames(stream, line, row),
-                frame("session", session_out(self._context, self._context.display([row])[0])),
+                frame("session", session_out(self.context, self.context.display([row])[0])),
             ]
             stream.line, stream.row = line, row
             self._send(stream.clients, frames)
@@ -378,11 +374,11 @@ class Hub:
     def event_frames(self, line: EventLine, start: int, end: int) -> Iterator[bytes]:
         """Yield the frames of some events of a line, with their bodies."""
         for at in range(start, end):
-            yield frame("event", event_out(self._context, line.events[at]), line.mark(at + 1))
+            yield frame("event", event_out(self.context, line.events[at]), line.mark(at + 1))
 
     def pending_frame(self, line: EventLine) -> bytes:
         """Return the frame with the calls that have no result yet."""
-        return frame("pending", [event_out(self._context, row) for row in line.pending])
+        return frame("pending", [event_out(self.context, row) for row in line.pending])
 
 
 def rewind_frame(line: EventLine, count: int) -> bytes:
@@ -406,8 +402,6 @@ def _ingest_order(row: SessionRow) -> tuple[str, str]:
 
 def _place(row: SessionRow) -> str | None:
     """Return the place of a session among all, by when it was imported last."""
-    from thence.format.derived_events import time_of
-
     moment = time_of(row.session.ingested_at)
     millis = 0 if moment is None else round(moment.timestamp() * 1000)
     return _place_text(millis, row.session.session_uid)
@@ -481,7 +475,11 @@ class EventStreams:
         if step is None or mark != line.mark():
             for channel, number in row.channels.items():
                 yield _agent(agent_name(channel), uid, number, row.session.cwd)
-        data = {"change": row.change, "events": len(line.events), "turn": row.turn}
+        data = {
+            "change": row.change,
+            "events": len(line.events),
+            "turn": session_out(self.hub.context, row).turn,
+        }
         yield frame("ready", data, line.mark())
 
     async def _run(

@@ -1,72 +1,66 @@
 """The MCP server over HTTP on loopback: agents ask their own past. `stdio` is the usual one.
 
-Only a coat around `questions`, in the words of the official package: tools with small schemas,
-all but one marked as reading only, answers as one text each. The gate of `thence serve` stands
-before it: exact host, no other origin, a bearer token.
+It is the same server: a message comes in a POST, its answer is the response. Requests are
+independent, so there are no sessions of the protocol. The gate of `thence serve` stands before it:
+exact host, no other origin, a bearer token.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
 
-from anyio import to_thread
-from mcp import types
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
-
-from thence.errors import ThenceError
-from thence.serve.questions import Questions
-from thence.serve.stdio import INSTRUCTIONS, tool_list
-from thence.serve.untrusted_text import flatten
+from thence.serve.stdio import ENVELOPE_VERSIONS, HANDSHAKE_VERSIONS
 
 if TYPE_CHECKING:
-    from thence.serve.auth import ASGIApp, AuthMiddleware
+    from thence.serve.auth import ASGIApp, AuthMiddleware, Receive, Scope, Send
+    from thence.serve.stdio import StdioServer
 
 PATH: Final = "/mcp"
+MAX_MESSAGE_BYTES: Final = 1 << 20
+"""A question is a line or two; a client that sends more wants memory."""
+_VERSIONS: Final = {version.encode() for version in (*HANDSHAKE_VERSIONS, *ENVELOPE_VERSIONS)}
 
 
-def tools() -> list[types.Tool]:
-    """Describe every question, in the words of the official package."""
-    return [types.Tool.model_validate(tool) for tool in tool_list()]
-
-
-def server(questions: Questions, version: str) -> Server[Any]:
-    """Make the server of these questions."""
-    described = tools()
-
-    async def list_tools(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=described)
-
-    async def call_tool(
-        _: ServerRequestContext[Any], asked: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        try:
-            text = await to_thread.run_sync(questions.answer, asked.name, asked.arguments or {})
-        except ThenceError as error:
-            hint = f"; {error.hint}" if error.hint else ""
-            return _tool_result(flatten(f"{error.message}{hint}", 400), failed=True)
-        return _tool_result(text)
-
-    return Server(
-        "thence",
-        version=version,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
-
-
-def _tool_result(text: str, *, failed: bool = False) -> types.CallToolResult:
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], is_error=failed
-    )
-
-
-def over_http(made: Server[Any], gate: AuthMiddleware) -> ASGIApp:
+def over_http(server: StdioServer, gate: AuthMiddleware) -> ASGIApp:
     """Return the application that answers over HTTP, behind the gate."""
-    app = made.streamable_http_app(
-        streamable_http_path=PATH, json_response=True, stateless_http=True, host=gate.host
-    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            status, body = _refusal(scope), b""
+            if not status:
+                status, body = await _answer(server, receive)
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
     return gate.around(app)
+
+
+def _refusal(scope: Scope) -> int:
+    """Return the status with which a request is refused before it is read; 0 if it is not."""
+    headers = {name.lower(): value for name, value in scope["headers"]}
+    if scope["path"] != PATH:
+        return 404
+    if scope["method"] != "POST":
+        return 405
+    if headers.get(b"content-type", b"").partition(b";")[0].strip() != b"application/json":
+        return 415
+    return 400 if headers.get(b"mcp-protocol-version") not in (None, *_VERSIONS) else 0
+
+
+async def _answer(server: StdioServer, receive: Receive) -> tuple[int, bytes]:
+    """Read a message and return the status and the body of its answer."""
+    message = bytearray()
+    has_more = True
+    while has_more:
+        part = await receive()
+        message += part.get("body", b"")
+        has_more = part.get("more_body", False)
+        if len(message) > MAX_MESSAGE_BYTES:
+            return 413, b""
+    answer = await asyncio.to_thread(server.answer, bytes(message))
+    if answer is None:  # a notification
+        return 202, b""
+    return 200, json.dumps(answer, ensure_ascii=False).encode()

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from thence.format.figures import clean, money, project, several, short_id, size
-from thence.format.normal import one_line
-from thence.format.records import JSON
 from thence.memory.budgets import budget_warnings
 from thence.memory.cost_totals import sum_totals, totals_by_day
-from thence.memory.dismissals import dismissed_todos, todo_key
 from thence.memory.local_days import midnight, millis, zone_label
-from thence.memory.open_todos import open_promises
-from thence.memory.session_status import Risk, Standing, open_sessions
+from thence.memory.reports import count_losses, losses_of
+from thence.memory.session_status import Risk, sessions_by_standing
 from thence.memory.store import Filter, SessionRow, Total
-from thence.serve.cards import SessionCard, card
+from thence.memory.unread import read_unread, unread_lines
+from thence.serve.cards import SessionCard, TodoItem, card, todo_items
 from thence.serve.chart import Chart
 from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
@@ -52,16 +50,6 @@ class SpendBar(msgspec.Struct, frozen=True):
     label: str = ""
 
 
-class Promise(msgspec.Struct, frozen=True):
-    """Something an agent said it would do and did not."""
-
-    text: str
-    href: str
-    project: str
-    key: str = ""
-    """Its name, to dismiss it by."""
-
-
 class NowPage(msgspec.Struct, frozen=True):
     """What answers: does anything need me."""
 
@@ -80,13 +68,15 @@ class NowPage(msgspec.Struct, frozen=True):
     hours: list[SpendBar]
     """Of today; none when nothing was spent."""
     week: list[tuple[str, int, str]]
-    promises: list[Promise]
-    more_promises: list[Promise]
+    promises: list[TodoItem]
+    more_promises: list[TodoItem]
     sessions: int
     importing: str
     """How far the first import is; empty while there is none."""
-    budgets: list[str]
-    """Warnings: budgets of today that are used up or nearly so."""
+    missing: list[str]
+    """What was lost, and what is not read."""
+    warnings: list[str]
+    """Budgets of today that are used up or nearly so."""
     zone: str
     """What the zone of hours and days is called."""
 
@@ -94,17 +84,15 @@ class NowPage(msgspec.Struct, frozen=True):
 def page(context: AppContext, clock: DisplayClock) -> NowPage:
     """Return the start page: what waits, runs and will be deleted."""
     at = context.clock()
-    standing: dict[Standing, list[SessionRow]] = {"waiting": [], "running": [], "idle": []}
-    for row in open_sessions(context.store, Filter(), context.now(), at, context.labels()):
-        if (how := context.now().of(row, at)) is not None:
-            standing[how].append(row)
+    standing = sessions_by_standing(context.store, context.now(), at, context.labels())
     waiting = [_waiting_card(context, row, clock) for row in standing["waiting"]]
     running = [_running_card(context, row, clock) for row in standing["running"]]
     risks = context.risks()
     days = _days(context, clock)
     promises, more = _promises(context)
+    missing = list(_missing(context))
     return NowPage(
-        _heading(len(waiting)),
+        _heading(len(waiting), is_all=not missing),
         _lede(len(running), len(risks)),
         waiting,
         running,
@@ -124,15 +112,23 @@ def page(context: AppContext, clock: DisplayClock) -> NowPage:
         more,
         context.store.totals()[0].sessions,
         _importing(context),
+        missing,
         budget_warnings(context.budget_uses(clock.zone)),
         clean(zone_label(clock.zone, datetime.fromtimestamp(at, UTC))),
     )
 
 
-def _heading(waiting: int) -> str:
+def _heading(waiting: int, *, is_all: bool) -> str:
     if not waiting:
-        return "Nothing needs you"
+        return "Nothing needs you" if is_all else "No session waits for you"
     return f"{several(waiting, 'session')} {'needs' if waiting == 1 else 'need'} you"
+
+
+def _missing(context: AppContext) -> Iterator[str]:
+    """Yield what was lost, and what the last sweep found and did not read."""
+    if lost := losses_of(context.store):
+        yield count_losses(lost)
+    yield from unread_lines(read_unread(context.home))
 
 
 def _lede(running: int, risks: int) -> str:
@@ -248,17 +244,7 @@ def _week(context: AppContext, clock: DisplayClock) -> list[tuple[str, int, str]
     return [(f"{total.key[0]}", total.sessions, total.cost_text) for total in ordered]
 
 
-def _promises(context: AppContext) -> tuple[list[Promise], list[Promise]]:
+def _promises(context: AppContext) -> tuple[list[TodoItem], list[TodoItem]]:
     back = int((context.clock() - SHOWN_DAYS * 86_400) * 1000)
-    todos = open_promises(
-        context.store, Filter(after=back, limit=100), dismissed_todos(context.home)
-    )
-    promises = [_promise(todo) for todo in todos[:MAX_TODOS]]
-    return promises[:MAX_ROWS], promises[MAX_ROWS:]
-
-
-def _promise(todo: dict[str, JSON]) -> Promise:
-    event, cwd = todo["event_id"], todo["cwd"]
-    href = address(todo["session_uid"], event if isinstance(event, int) else None)
-    where = project(cwd if isinstance(cwd, str) else None)
-    return Promise(clean(one_line(todo["text"], 90)), href, where, todo_key(todo))
+    items = todo_items(context, Filter(after=back, limit=100), MAX_TODOS, chars=90)
+    return items[:MAX_ROWS], items[MAX_ROWS:]

@@ -15,7 +15,7 @@ from thence.format.figures import clean, money
 from thence.format.normal import one_line
 from thence.serve.chart import Chart, ChartRow, RowKind
 from thence.serve.clock import DisplayClock
-from thence.serve.row_items import Window
+from thence.serve.row_fields import Window
 from thence.serve.view import Drawing
 
 MAX_ENTRIES: Final = 240

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -17,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import Request, Response, get, post
-from litestar.exceptions import NotFoundException, PermissionDeniedException
+from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Redirect
@@ -31,12 +30,12 @@ from thence.format.readout import Readout
 from thence.memory.account import Digest
 from thence.memory.cost_totals import PERIODS
 from thence.memory.derivation import DIGEST_VERSION
-from thence.memory.dismissals import set_dismissed
-from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label
+from thence.memory.labels import MAX_NAME_CHARS, MAX_NOTE_CHARS, Label, set_pinned, stored_agent
 from thence.memory.local_days import zone_named
 from thence.memory.notes import note_events
-from thence.memory.pins import set_pinned
-from thence.memory.session_status import open_sessions
+from thence.memory.open_todos import set_dismissed
+from thence.memory.search import begun, named
+from thence.memory.session_status import sessions_by_standing
 from thence.memory.store import Filter
 from thence.serve import (
     cost_page,
@@ -49,11 +48,11 @@ from thence.serve import (
     year,
 )
 from thence.serve.agents import agent_class, agent_label
+from thence.serve.cards import RANGES
 from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.comparison import compare_branch, compare_sessions
 from thence.serve.context import AppContext, ContextDependency
-from thence.serve.day_choice import RANGES
 from thence.serve.outline import SessionOutline
 from thence.serve.session_head import agent_head, head, standing_text, tail
 from thence.serve.session_page import SessionPage, find_box
@@ -72,7 +71,6 @@ PIN_WAIT_S: Final = 10.0
 """Seconds that pinning waits for a sweep to end."""
 _EVENT: Final = re.compile(r"e[0-9a-f]{1,13}")
 _PART: Final = re.compile(r"(?:[bkcs]\d{1,9})?")
-_DAY: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 
 Text = Annotated[str, QueryParameter(max_length=400)]
 ShowAll = Annotated[str, QueryParameter(name="whole", max_length=400)]
@@ -117,15 +115,11 @@ def _render_page(
     context: AppContext, name: str, page: str, json: str, **values: object
 ) -> Response[str]:
     """Show a page with what all pages have."""
-    waiting = [
-        row
-        for row in open_sessions(context.store, Filter(), context.now(), context.clock())
-        if context.now().of(row, context.clock()) == "waiting"
-    ]
+    open_now = sessions_by_standing(context.store, context.now(), context.clock())
     return _render(
         name,
         page=page,
-        waiting=len(waiting),
+        waiting=len(open_now["waiting"]),
         stored=size(context.store.totals()[0].raw_bytes),
         clock=f"{context.moment(None):%H:%M}",
         json=json,
@@ -172,13 +166,18 @@ def sessions(
     cursor: Text = "",
     tz: Text = "",
     typing: Text = "",
-) -> Response[str]:
-    """List sessions, or what a search found in them."""
+) -> Response[str] | Redirect:
+    """List sessions, or what a search found in them; what is being typed is sent on as it is meant.
+
+    So the address says what was searched, and finds the same for whoever opens it.
+    """
     wanted = list_page.ListQuery(
         *(q, agent, project, model, outcome, standing),
         *(after, before, until, cost, sort, cursor, tz),
     )
-    made = list_page.page(context, wanted, DisplayClock(zone_named(tz)), is_typing=bool(typing))
+    if typing:
+        return Redirect(wanted.href(q=begun(q).strip()))
+    made = list_page.page(context, wanted, DisplayClock(zone_named(tz)))
     return _render_page(context, "sessions.html", "sessions", "/api/sessions", list=made)
 
 
@@ -186,11 +185,11 @@ def sessions(
 def suggest(context: ContextDependency, q: Text = "") -> Response[str]:
     """Offer pages and sessions while somebody types into the box at the top."""
     text = " ".join(q.split())
-    cards, lede = list_page.suggestions(context, q, DisplayClock())
+    wanted = list_page.ListQuery(q=begun(q).strip())
+    cards, lede = list_page.suggestions(context, wanted, DisplayClock())
     places = [(href, label) for _, href, label in NAV if label.lower().startswith(text.lower())]
     places += projects.places(context, text)
-    href = list_page.ListQuery(q=q).href()
-    return _render("suggest.html", places=places, cards=cards, lede=lede, all=href, q=text)
+    return _render("suggest.html", places=places, cards=cards, lede=lede, all=wanted.href(), q=text)
 
 
 @get("/costs", include_in_schema=False, sync_to_thread=True)
@@ -209,28 +208,22 @@ def costs(
 ) -> Response[str]:
     """Show what was spent, or give it as a table for a spreadsheet."""
     wanted = cost_page.CostQuery(
-        by if by in cost_page.BYS else "model",
+        named("grouping", by, cost_page.BYS),
         days if days in RANGES or days == cost_page.ALL_TIME else 30,
-        per if per in PERIODS else "",
-        agent,
+        named("period", per, PERIODS) if per else "",
+        stored_agent(context.store, agent) if agent else "",
         project,
         model,
-        day if _is_day(day) else "",
+        day if cost_page.is_date(day) else "",
         tz,
     )
     if form == "csv":
         table = cost_page.as_csv(context, wanted)
         return _file(table, f"costs-by-{table.partition(',')[0]}.csv", "text/csv")
     made = cost_page.page(context, wanted)
-    return _render_page(context, "costs.html", "costs", f"/api/costs?by={made.heads}", costs=made)
-
-
-def _is_day(text: str) -> bool:
-    # The pattern alone would take the 31st of February.
-    try:
-        return _DAY.fullmatch(text) is not None and bool(datetime.fromisoformat(text))
-    except ValueError:
-        return False
+    json = f"/api/costs?by={made.heads}"
+    costly = cost_page.COSTLY_SESSIONS
+    return _render_page(context, "costs.html", "costs", json, costs=made, costly=costly)
 
 
 @get("/year", include_in_schema=False, sync_to_thread=True)
@@ -241,7 +234,7 @@ def year_of_work(
     made = year.year(context, DisplayClock(zone_named(tz)))
     if "hx-request" in request.headers:
         return _render("_year.html", year=made)
-    return _render_page(context, "year.html", "now", "", year=made)
+    return _render_page(context, "year.html", "now", "/api/work", year=made)
 
 
 @get("/projects", include_in_schema=False, sync_to_thread=True)
@@ -265,7 +258,8 @@ def patterns(
     context: ContextDependency, kind: Text = "", days: FromQuery[int] = pattern_page.DEFAULT_DAYS
 ) -> Response[str]:
     """Show what comes back in many sessions."""
-    kind = kind if kind in pattern_page.KINDS else ""
+    if kind:
+        named("kind", kind, pattern_page.KINDS)
     made = pattern_page.page(context, kind, min(max(days, 1), 3650))
     return _render_page(context, "patterns.html", "patterns", "/api/patterns", patterns=made)
 
@@ -431,7 +425,7 @@ def spill(context: ContextDependency, uid: FromPath[str], event: FromPath[str]) 
     output = spills.text(page.row, page.chart, event) if _EVENT.fullmatch(event) else None
     if output is None:
         raise NotFoundException(f"no more of {event} is stored")
-    return _file(context.redact(output), f"{event}.txt")
+    return _file(context.as_stored(output), f"{event}.txt")
 
 
 @get("/sessions/{uid:str}/export/{form:str}", include_in_schema=False, sync_to_thread=True)
@@ -457,8 +451,7 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/sessions/{uid:str}/pin", include_in_schema=False, sync_to_thread=True, status_code=200)
 def pin(context: ContextDependency, uid: FromPath[str], data: JSONBody[Pin]) -> dict[str, bool]:
     """Pin a session, so that no storage limit removes it, or unpin it."""
-    if not context.writes:
-        raise PermissionDeniedException("this store is read-only")
+    context.check_writable()
     with context.store.sweeping(PIN_WAIT_S):
         set_pinned(context.store, [context.row(uid)], is_pinned=data.pinned)
     return {"pinned": data.pinned}
@@ -474,8 +467,7 @@ class Dismissal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/todos/dismissed", include_in_schema=False, sync_to_thread=True, status_code=200)
 def dismiss(context: ContextDependency, data: JSONBody[Dismissal]) -> dict[str, bool]:
     """Dismiss a to-do, or show it again."""
-    if not context.writes:
-        raise PermissionDeniedException("this store is read-only")
+    context.check_writable()
     set_dismissed(context.home, data.todo, is_dismissed=data.dismissed)
     return {"dismissed": data.dismissed}
 
@@ -489,11 +481,11 @@ def _json_lines(session: Readout, label: Label, notes: Sequence[SessionEvent]) -
 
 
 def _markdown(session: Readout, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
-    return export_formats.markdown(session, name=label.name)
+    yield export_formats.document(export_formats.markdown(session, name=label.name))
 
 
 def _html_page(session: Readout, label: Label, _notes: Sequence[SessionEvent]) -> Iterator[str]:
-    return export_formats.page(session, name=label.name)
+    yield export_formats.document(export_formats.page(session, name=label.name))
 
 
 _EXPORTS: Final[dict[str, tuple[_Writer, str, str]]] = {
@@ -515,7 +507,7 @@ def branch(
     page = SessionPage(context, uid)
     chart = page.chart
     position = chart.find(event) if _EVENT.fullmatch(event) else None
-    number = chart.branch_at(position[0]) if position is not None else None
+    number = chart.branch_by_place.get(position[0]) if position is not None else None
     if number is None:
         raise NotFoundException(f"no branch holds {event}")
     if "hx-request" not in request.headers:

@@ -18,8 +18,8 @@ from thence.format.normal import one_line
 from thence.memory.patterns import Pattern, PatternEvidence, memories, patterns
 from thence.memory.recall import event_name
 from thence.memory.store import Filter, SessionRow
+from thence.serve.cards import RANGES, EarlierSessions, earlier
 from thence.serve.context import AppContext
-from thence.serve.day_choice import RANGES, EarlierSessions, earlier
 from thence.serve.session_head import address, title_of
 
 DEFAULT_DAYS: Final = 90

@@ -7,10 +7,8 @@ names is looked at.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from thence.format.figures import clean
 from thence.serve.context import AppContext
@@ -21,7 +19,6 @@ MAX_AGE_S: Final = 10.0
 _WORKTREE: Final = re.compile(
     r"[\\/](?:\.claude[\\/]worktrees|\.worktrees|\.git[\\/]worktrees)[\\/].*"
 )
-_LABELS: WeakKeyDictionary[AppContext, tuple[float, dict[str, str]]] = WeakKeyDictionary()
 
 
 def project_root(folder: str) -> str:
@@ -49,11 +46,11 @@ def unique_labels(paths: Sequence[str]) -> dict[str, str]:
 
 def project_label(context: AppContext, folder: str | None) -> str:
     """Return the name of the project that a folder belongs to; empty when there is no folder."""
-    now = time.monotonic()
-    known = _LABELS.get(context)
-    if known is None or now - known[0] > MAX_AGE_S:
+
+    def read() -> dict[str, str]:
         folders = {project_root(total.key[0] or "") for total in context.store.totals(["project"])}
-        known = now, unique_labels(sorted(folders - {""}))
-        _LABELS[context] = known
+        return unique_labels(sorted(folders - {""}))
+
     root = project_root(folder or "")
-    return known[1].get(root) or (unique_labels([root])[root] if root else "")
+    known = context.cached(project_label, read, seconds=MAX_AGE_S)
+    return known.get(root) or (unique_labels([root])[root] if root else "")

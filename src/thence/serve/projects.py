@@ -17,21 +17,18 @@ import msgspec
 from thence.format.figures import ago, clean, money, several
 from thence.format.normal import one_line
 from thence.memory.cost_totals import sum_totals
-from thence.memory.dismissals import dismissed_todos, todo_key
-from thence.memory.open_todos import open_promises
 from thence.memory.patterns import memories, patterns
 from thence.memory.store import Filter, Total
-from thence.serve.cards import SessionCard, card
+from thence.serve.cards import SessionCard, TodoItem, card, todo_items
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
 from thence.serve.project_names import project_root, unique_labels
 from thence.serve.session_head import address
+from thence.serve.session_work import work_of
 
 MAX_SESSIONS: Final = 20
 """Sessions of a project that are listed."""
 MAX_FILES: Final = 15
-MAX_DIGESTS: Final = 200
-"""Sessions whose files are counted, the latest."""
 MAX_TODOS: Final = 15
 MAX_PATTERNS: Final = 8
 MAX_SUGGESTIONS: Final = 3
@@ -62,15 +59,6 @@ class ProjectFile(msgspec.Struct, frozen=True):
     edits: int
 
 
-class ProjectTodo(msgspec.Struct, frozen=True):
-    """Something left to do."""
-
-    text: str
-    href: str
-    key: str
-    """Its name, to dismiss it by."""
-
-
 class ProjectPattern(msgspec.Struct, frozen=True):
     """A pattern of one project."""
 
@@ -89,7 +77,9 @@ class ProjectPage(msgspec.Struct, frozen=True):
     models: list[tuple[str, str, str]]
     """Model, how many sessions, what they cost."""
     files: list[ProjectFile]
-    todos: list[ProjectTodo]
+    all_files: int
+    """How many there are, of which these are the first."""
+    todos: list[TodoItem]
     patterns: list[ProjectPattern] = []
 
 
@@ -165,7 +155,7 @@ def page(context: AppContext, path: str, clock: DisplayClock) -> ProjectPage | N
             for total in models
             if total.sessions
         ][:8],
-        _files(context, wanted, path),
+        *_files(context, uids, path),
         _todos(context, wanted),
         _patterns(context, wanted),
     )
@@ -190,30 +180,23 @@ def _patterns(context: AppContext, wanted: Filter) -> list[ProjectPattern]:
     return shown
 
 
-def _files(context: AppContext, wanted: Filter, path: str) -> list[ProjectFile]:
-    """Return the files that most of the latest sessions changed."""
+def _files(context: AppContext, uids: Sequence[str], path: str) -> tuple[list[ProjectFile], int]:
+    """Return the files that most sessions changed, and how many files were changed."""
     sessions: Counter[str] = Counter()
     edits: Counter[str] = Counter()
-    recent = Filter(uids=(wanted.uids or ())[:MAX_DIGESTS])
-    for digest in context.store.read_table("digests", recent):
-        for file in digest.get("files") or ():
-            if file.get("edits"):
-                name = f"{file.get('path')}".removeprefix(f"{path}/")
-                sessions[name] += 1
-                edits[name] += int(file["edits"])
-    return [
+    work = work_of(context, uids=uids)
+    for file, number in work.edits.items():
+        name = file[1].removeprefix(f"{path}/")
+        sessions[name] += work.sessions[file]
+        edits[name] += number
+    files = [
         ProjectFile(clean(name)[-100:], number, edits[name])
         for name, number in sessions.most_common(MAX_FILES)
     ]
+    return files, len(edits)
 
 
-def _todos(context: AppContext, wanted: Filter) -> list[ProjectTodo]:
+def _todos(context: AppContext, wanted: Filter) -> list[TodoItem]:
     after = int((context.clock() - TODO_MAX_AGE_S) * 1000)
     recent = msgspec.structs.replace(wanted, after=after)
-    stored = open_promises(context.store, recent, dismissed_todos(context.home))
-    todos = []
-    for todo in stored[:MAX_TODOS]:
-        event = todo["event_id"]
-        href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
-        todos.append(ProjectTodo(clean(one_line(f"{todo['text']}", 140)), href, todo_key(todo)))
-    return todos
+    return todo_items(context, recent, MAX_TODOS, chars=140)

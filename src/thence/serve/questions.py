@@ -1,7 +1,7 @@
 """What an agent may ask about the past: each question one method, each answer a framed text.
 
-Read from the store alone, which is redacted, and redacted once more by the rules of today; no
-source is opened, so that nothing unredacted gets out. Nothing is written but a decision that is
+Read from the store alone, where all has passed the gate; no source is opened, so that no secret
+gets out. Nothing is written but a decision that is
 asked for. Answers are short: names of sessions and events stand in them, with which the next
 question can be put.
 """
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain, groupby, islice
-from typing import Annotated, Any, Final, Literal, NamedTuple
-from urllib.parse import quote
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from thence.errors import ThenceError
 from thence.format import errors, spills
 from thence.format.facts import words_of
-from thence.format.figures import money
+from thence.format.figures import money, several
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
 from thence.format.readout import Readout
@@ -34,9 +33,11 @@ from thence.memory.labels import labels_of, texts_of, with_tagged
 from thence.memory.labels import search as search_tagged
 from thence.memory.notes import Note, matching_notes
 from thence.memory.open_todos import open_promises
+from thence.memory.origins import in_brackets
 from thence.memory.readouts import read_session
 from thence.memory.recap import lines as recap_lines
 from thence.memory.recap import recap
+from thence.memory.session_status import TURN_WORDS, Now, Standing, digest_now, turn_now
 from thence.memory.store import Filter, SessionRow, Store, Total
 from thence.serve.untrusted_text import flatten, frame_answer, quote_lines
 
@@ -134,19 +135,7 @@ class ReadSpillQuestion(msgspec.Struct, forbid_unknown_fields=True):
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-Tool = Literal[
-    "search",
-    "recall",
-    "outline",
-    "around",
-    "seen_error",
-    "files",
-    "todos",
-    "costs",
-    "read_spill",
-    "decide",
-]
-TOOLS: Final[dict[Tool, type[msgspec.Struct]]] = {
+TOOLS: Final[dict[str, type[msgspec.Struct]]] = {
     "search": SearchQuestion,
     "recall": RecallQuestion,
     "outline": OutlineQuestion,
@@ -181,20 +170,19 @@ class Questions:
     def __init__(
         self,
         store: Store,
-        redact: Callable[[str], str],
         decide: Decision,
         notes: Notes = tuple,
         dismissed: Callable[[], AbstractSet[str]] = frozenset,
         *,
-        viewer: Callable[[], str | None] = lambda: None,
+        status: Callable[[], Now] = lambda: Now({}, frozenset()),
     ) -> None:
         """Answer from a store and from the decisions and notes that `notes` returns.
 
-        To-dos whose names `dismissed` returns are left out. `viewer` returns the URL of the viewer
-        of this home, or None if none runs.
+        To-dos whose names `dismissed` returns are left out; `status` tells what is open now.
         """
-        self._dismissed, self._viewer = dismissed, viewer
-        self._store, self._redact, self._write, self._notes = store, redact, decide, notes
+        self._status = status
+        self._dismissed = dismissed
+        self._store, self._write, self._notes = store, decide, notes
         self._turn = threading.Lock()
 
     def answer(self, tool: str, arguments: JSON) -> str:
@@ -210,23 +198,24 @@ class Questions:
             raise InvalidQuestion(message, hint="see the tool's schema") from error
         with self._turn:
             reply: Reply = getattr(self, f"_{tool}")(asked)
-            lines, links = (
-                map(self._redact, some) for some in (reply.lines, self._link(reply.place))
-            )
-            return frame_answer(f"thence {tool}, {reply.origin}", lines, last=links)
+            links = self._link(reply.place)
+            return frame_answer(f"thence {tool}, {reply.origin}", reply.lines, last=links)
 
     def _link(self, place: Place | None) -> Iterator[str]:
         """Yield the line that says how a person opens an event of the answer in the viewer.
 
         One for all events of an answer: it shows the form, and a line each would double the answer.
+        A command, no link: the host name of the viewer is a secret, and answers stay in logs.
         """
         if place is None:
             return
         uid, event = place[0], recall.event_name(place[1])
         command = f"thence open {shlex.quote(_name(uid))} --at {event}"
-        url = self._viewer()
-        page = f" or {url}/sessions/{quote(uid, safe=':')}?at={event}" if url else ""
-        yield f"open in the viewer, each event likewise: {command}{page}"
+        yield f"open in the viewer, each event likewise: {command}"
+
+    def _who(self, uid: str) -> str:
+        """Name a session for the next question, and say where it comes from if not from here."""
+        return f"{_name(uid)}{in_brackets(recall.origins_of(self._store, [uid]).get(uid, ''))}"
 
     # -- finding ------------------------------------------------------------------------
 
@@ -237,12 +226,14 @@ class Questions:
         room = max(asked.limit // 2, asked.limit - len(answer.matches))
         lines = [_note(note, query) for note in notes[:room]]
         events = answer.matches[: asked.limit - len(lines)]
-        hits = search.hits(search.SearchAnswer(events), query, self._store.blobs).hits
+        hits = recall.read_hits(self._store, search.SearchAnswer(events), query).hits
         lines += [_hit(hit) for hit in hits]
-        cut = len(lines) < len(notes) + len(answer.matches)
-        many = f"{len(lines)} match{'' if len(lines) == 1 else 'es'}"
-        origin = f"the first {many}, more match" if cut or answer.capped else many
-        origin = "; ".join(filter(None, (origin, answer.explanation, *answer.hints)))
+        number = answer.total or answer.sessions
+        shown = f"the first {len(hits)} are shown" if len(hits) < number else ""
+        note_count = several(len(notes), "note") if notes else ""
+        count = answer.count if answer.sessions or not notes else ""
+        about = (count, shown, note_count, answer.explanation, *answer.hints)
+        origin = "; ".join(filter(None, about))
         places = ((hit.session_uid, hit.shown_at) for hit in hits)
         return Reply(origin, lines, _first(places))
 
@@ -258,7 +249,7 @@ class Questions:
             offset, size = offset + size, 2 * size
 
     def _recall(self, asked: RecallQuestion) -> Reply:
-        page = recap(self._store, texts_of(self._notes()), asked.question)
+        page = recap(self._store, texts_of(self._notes()), asked.question, self._status())
         number = len(page.sessions)
         places = (
             (session.session_uid, mention.event_id)
@@ -270,12 +261,8 @@ class Questions:
         return Reply(many, recap_lines(page), _first(places))
 
     def _around(self, asked: AroundQuestion) -> Reply:
-        row = recall.session(self._store, asked.session)
+        row = self._row(asked.session)
         uid = row.session.session_uid
-        if row.session.evicted_at is not None:
-            raise InvalidQuestion(
-                f"{_name(uid)} was removed: only its digest is left", hint="use outline"
-            )
         rows = list(self._store.events(uid))
         wanted = recall.named_event(rows, uid, asked.event).event
         records = list(_records(rows, wanted).items())
@@ -286,7 +273,7 @@ class Questions:
         missing = asked.before - min(at, asked.before)
         if missing and recall.origin_of(row) is not None:
             lines = chain(self._records_before(uid, asked.event, missing), lines)
-        return Reply(_name(uid), lines, (uid, wanted.event_id))
+        return Reply(self._who(uid), lines, (uid, wanted.event_id))
 
     def _records_before(self, uid: str, event: str, number: int) -> Iterator[str]:
         """Yield the last records before a session began, from those that it continues."""
@@ -300,7 +287,7 @@ class Questions:
         ]
         for origin, some in groupby(records[len(records) - number :], lambda record: record[0]):
             yield from self._record_lines([("", events) for _, events in some], wanted=" ")
-            yield f"continued from {_name(origin)}"
+            yield f"continued from {self._who(origin)}"
 
     def _record_lines(
         self, records: list[tuple[str, list[SessionEvent]]], wanted: str
@@ -322,7 +309,7 @@ class Questions:
             row, session = self._session(wanted)
             text = self._find_spill(session, asked.name)
             if text is not None:
-                return _part(row, self._redact(text), asked.offset)
+                return _part(self._who(row.session.session_uid), text, asked.offset)
             older = (e.uid(row.session.flavor) for e in session.edges if not e.child)
             wanted = next((uid for uid in older if self._store.events(uid, limit=1)), None)
         raise InvalidQuestion(
@@ -340,13 +327,18 @@ class Questions:
         return None
 
     def _session(self, wanted: str) -> tuple[SessionRow, Readout]:
+        row = self._row(wanted)
+        return row, read_session(self._store, row, None)
+
+    def _row(self, wanted: str) -> SessionRow:
+        """Find the session that an id means, whose transcript is there."""
         row = recall.session(self._store, wanted)
         if row.session.evicted_at is not None:
             name = _name(row.session.session_uid)
             raise InvalidQuestion(
                 f"{name} was removed: only its digest is left", hint="use outline"
             )
-        return row, read_session(self._store, row, None)
+        return row
 
     # -- one session --------------------------------------------------------------------
 
@@ -356,10 +348,12 @@ class Questions:
         digest = next(self._store.read_table("digests", Filter(uids=(uid,))), None)
         notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
         labels = labels_of(self._notes())
-        about = _about(recall.with_lineage(self._store, [row], labels)[0])
-        lines = [*about, *_account(digest), *notes, *self._prompts(row)]
+        standing = self._status().of(row)
+        about = _about(recall.with_lineage(self._store, [row], labels)[0], standing)
+        account = _account(digest_now(digest, standing) if digest is not None else None)
+        lines = [*about, *account, *notes, *self._prompts(row)]
         events = (event.event.event_id for event in self._store.events(uid, limit=1))
-        return Reply(_name(uid), lines, _first((uid, event) for event in events))
+        return Reply(self._who(uid), lines, _first((uid, event) for event in events))
 
     def _prompts(self, row: SessionRow) -> Iterator[str]:
         uid = row.session.session_uid
@@ -369,12 +363,11 @@ class Questions:
             return
         if recall.origin_of(row) is not None:
             for part in self._session(uid)[1].inherited(boundaries=False):
-                yield f"continued from {_name(part.session.uid)}, {part.messages} messages"
+                yield f"continued from {self._who(part.session.uid)}, {part.messages} messages"
                 rows = part.session.along(part.places)
                 yield from _named_prompts(row.event for row in rows)
-        prompts = list(_prompts_in(events))
-        yield f"prompts: {len(prompts)}"
-        yield from _named_prompts(prompts)
+        yield f"turns: {row.session.cost.turns}"
+        yield from _named_prompts(events)
 
     # -- learning -----------------------------------------------------------------------
 
@@ -387,13 +380,14 @@ class Questions:
         if pattern is None:
             return Reply("not seen before", [f"fingerprint: {flatten(shape)}"])
         often = f"{pattern.count} times in {pattern.sessions} sessions"
-        proofs = chain(pattern.evidence, *(cure.evidence for cure in pattern.cures))
+        proofs = [*pattern.evidence, *(proof for cure in pattern.cures for proof in cure.evidence)]
+        origins = recall.origins_of(self._store, (proof.uid for proof in proofs))
         places = ((proof.uid, event) for proof in proofs for event in proof.events)
         origin = f"{often}, fixed in {pattern.data['settled']}"
-        return Reply(origin, _cure_lines(pattern), _first(places))
+        return Reply(origin, _cure_lines(pattern, origins), _first(places))
 
     def _files(self, asked: FilesQuestion) -> Reply:
-        touches = sessions_touching(self._store, Filter(), asked.path)
+        touches = sessions_touching(self._store, Filter(), asked.path, self._status())
         number = len(touches)
         prompts = [
             reasons(self._store, touch["session_uid"], [file["path"] for file in touch["files"]])
@@ -402,7 +396,7 @@ class Questions:
         shown = list(zip(touches, prompts, strict=False))
         places = ((t["session_uid"], entry["event_id"]) for t, some in shown for entry in some)
         many = f"{number} session{'' if number == 1 else 's'} touched it"
-        return Reply(many, _touch_lines(shown), _first(places))
+        return Reply(many, _touch_lines(shown, self._who), _first(places))
 
     def _todos(self, asked: TodosQuestion) -> Reply:
         todos = open_promises(self._store, Filter(project=asked.project), self._dismissed())
@@ -410,7 +404,7 @@ class Questions:
         return Reply(
             f"{len(todos)} open",
             [
-                f"{_name(todo['session_uid'])}{_event_part(todo['event_id'])} "
+                f"{self._who(todo['session_uid'])}{_event_part(todo['event_id'])} "
                 f"{_day(todo['ended_at'])} {todo['status']}: {flatten(todo['text'], 160)}"
                 for todo in todos[: asked.limit]
             ],
@@ -437,7 +431,7 @@ class Questions:
         if asked.session is not None:
             uid = recall.session(self._store, asked.session).session.session_uid
         text = "\n".join(line.removeprefix("| ") for line in quote_lines(asked.text, 4_000))
-        decision = self._write(self._redact(text), uid)
+        decision = self._write(text, uid)
         return Reply("saved", [f"decision {decision['uuid']} at {decision['ts']}"])
 
 
@@ -459,13 +453,15 @@ def _event_part(event: int | None) -> str:
     return "" if event is None else f" {recall.event_name(event)}"
 
 
-def _touch_lines(touches: Iterable[tuple[dict[str, JSON], list[dict[str, JSON]]]]) -> Iterator[str]:
+def _touch_lines(
+    touches: Iterable[tuple[dict[str, JSON], list[dict[str, JSON]]]], who: Callable[[str], str]
+) -> Iterator[str]:
     """Yield lines about sessions that touched a file, each with the prompts that led to it."""
     for touch, prompts in touches:
         edits, reads = (sum(f[name] for f in touch["files"]) for name in ("edits", "reads"))
         did = f"{edits} edits" if edits else f"{reads} reads"
         yield (
-            f"{_name(touch['session_uid'])} {_day(touch['ended_at'])} {did}, "
+            f"{who(touch['session_uid'])} {_day(touch['ended_at'])} {did}, "
             f"{_outcome(touch['outcome'])}: {flatten(touch['title'] or '', 100)}"
         )
         for entry in prompts[:2]:
@@ -489,22 +485,29 @@ def _day(text: Any) -> str:
 
 
 def _cost(total: Total) -> str:
-    bound = "at least " if total.is_minimum else ""
-    return f"{bound}{money(total.ticks)}"
+    return _amount(total.ticks, total.unpriced, is_bound=total.is_minimum)
+
+
+def _amount(ticks: int, unpriced: int, *, is_bound: bool) -> str:
+    """Return an amount in words that need no legend: a price, at least so much, or unknown."""
+    amount = money(ticks, unpriced, is_bound=is_bound)
+    if amount == "?":
+        return "unknown"
+    return f"at least {amount[:-1]}" if amount.endswith("+") else amount
 
 
 def _key(key: str | None, by: str) -> str:
     return _name(key) if by == "session" and key else flatten(key or "unknown", 80)
 
 
-def _part(row: SessionRow, text: str, offset: int) -> Reply:
+def _part(name: str, text: str, offset: int) -> Reply:
     """Return a part of a long text, and where the next one begins."""
     part = text[offset : offset + SPILL_PART_CHARS]
     while sum(len(line) + 1 for line in quote_lines(part, SPILL_PART_CHARS)) > SPILL_PART_CHARS:
         part = part[: len(part) * 7 // 8]  # quoting makes short lines longer
     end = offset + len(part)
     more = f"continue with offset {end}" if end < len(text) else "the end"
-    origin = f"{_name(row.session.session_uid)}, characters {offset} to {end} of {len(text)}"
+    origin = f"{name}, characters {offset} to {end} of {len(text)}"
     return Reply(f"{origin}; {more}", quote_lines(part, SPILL_PART_CHARS))
 
 
@@ -514,9 +517,8 @@ def _hit(hit: search.Hit) -> str:
     snippet = hit.snippet.replace(search.OPEN, "").replace(search.CLOSE, "")
     if hit.unread is not None:
         snippet = f"(unreadable: {hit.unread})"
-    return (
-        f"{event} {_name(hit.session_uid)} {_day(hit.ts)} {hit.kind}{gone}: {flatten(snippet, 260)}"
-    )
+    name = f"{_name(hit.session_uid)}{in_brackets(hit.origin)}"
+    return f"{event} {name} {_day(hit.ts)} {hit.kind}{gone}: {flatten(snippet, 260)}"
 
 
 def _note(note: Note, query: search.Query | None = None) -> str:
@@ -567,7 +569,7 @@ def _names_above(rows: list[StoredEvent], wanted: SessionEvent) -> set[str]:
 _ON_LINE: Final = (State.LIVE, State.ORPHANED, State.REPLAYED)
 
 
-def _about(row: SessionRow) -> Iterator[str]:
+def _about(row: SessionRow, standing: Standing | None) -> Iterator[str]:
     session = row.session
     yield f"title: {flatten(row.title or 'untitled')}"
     if row.tags:
@@ -577,9 +579,9 @@ def _about(row: SessionRow) -> Iterator[str]:
     yield f"agent {flatten(session.flavor, 40)}, model {model}, {when}"
     branch = flatten(session.git_branch or "-", 80)
     yield f"folder: {flatten(session.cwd or 'unknown')}, branch {branch}"
-    cost = money(sum(row.ticks.values()))
-    bound = "at least " if row.unpriced or row.lower_bound else ""
-    yield f"cost {bound}{cost}, {row.events} events, last turn {row.turn or 'unknown'}"
+    cost = _amount(sum(row.ticks.values()), row.unpriced, is_bound=bool(row.lower_bound))
+    turn = TURN_WORDS[turn_now(row.turn, standing)]
+    yield f"cost {cost}, {row.events} events, last turn: {turn}"
 
 
 def _outcome(stored: JSON) -> str:
@@ -603,16 +605,18 @@ def _account(digest: dict[str, JSON] | None) -> Iterator[str]:
         yield f"open: {flatten(todo.get('text') or '', 140)}"
 
 
-def _cure_lines(pattern: patterns.Pattern) -> Iterator[str]:
+def _cure_lines(pattern: patterns.Pattern, origins: Mapping[str, str]) -> Iterator[str]:
     yield f"fingerprint: {flatten(pattern.name)}"
     for cure in pattern.cures:
-        yield f"worked after: {flatten(cure.what, 160)} ({cure.sessions} sessions)"
+        met = dict.fromkeys(origins.get(proof.uid, "") for proof in cure.evidence)
+        by = in_brackets("; ".join(filter(None, met)))
+        yield f"worked after{by}: {flatten(cure.what, 160)} ({cure.sessions} sessions)"
         for proof in cure.evidence[-2:]:
-            yield f"  {_where(proof)}: {flatten(proof.quote, 160)}"
+            yield f"  {_where(proof, origins)}: {flatten(proof.quote, 160)}"
     for proof in pattern.evidence:
-        yield f"seen {_where(proof)}: {flatten(proof.quote, 160)}"
+        yield f"seen {_where(proof, origins)}: {flatten(proof.quote, 160)}"
 
 
-def _where(proof: patterns.PatternEvidence) -> str:
+def _where(proof: patterns.PatternEvidence, origins: Mapping[str, str]) -> str:
     events = " ".join(recall.event_name(event) for event in proof.events[:2])
-    return f"{_name(proof.uid)} {events}"
+    return f"{_name(proof.uid)}{in_brackets(origins.get(proof.uid, ''))} {events}"

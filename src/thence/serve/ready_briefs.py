@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from thence import __version__, config, system
+from thence import __version__, config
 from thence.memory.exclusion import Exclusion
 from thence.memory.folder_lookup import digest_stamps, has_sessions
 from thence.memory.projects import repository_of
@@ -166,16 +166,11 @@ def save_lines(
     page["until"] = min(page["until"], until)
     page["lines"][without if without in uids else ""] = lines
     path = _path(origin)
-    passing = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
+    # A full disk, a home that is read-only: the next hook takes the long way.
+    with contextlib.suppress(OSError):
         config.make_private(path.parent)
-        handle = system.open_file(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(page, file)
-        passing.replace(path)
-    except OSError:  # a full disk, a home that is read-only: the next hook takes the long way
-        with contextlib.suppress(OSError):
-            passing.unlink(missing_ok=True)
+        with config.replacing(path, sync=False) as file:
+            file.write(json.dumps(page).encode())
 
 
 def remove_all(home: Path) -> None:

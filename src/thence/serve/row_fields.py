@@ -1,4 +1,4 @@
-"""What each kind of row of a session says: words, calls, folds, subagents.
+"""Rows of a session's page: what they hold, and what each kind of row says.
 
 Pure: it reads the payloads of the row that it is asked for and nothing else. Texts are escaped by
 the template; markup is made by `markdown` alone.
@@ -14,13 +14,15 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from thence.format import derived_events, output, patches, tools
+from thence.format import derived_events, output, patches, testruns, tools
+from thence.format.derived_events import Call
 from thence.format.facts import text_in
 from thence.format.figures import clean, format_duration, money, several, short, size
 from thence.format.graph import State
 from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import text_of
+from thence.memory.prices import prompt_tokens
 from thence.serve import markdown
 from thence.serve.block_texts import (
     answer_line,
@@ -29,10 +31,17 @@ from thence.serve.block_texts import (
     tool_name,
     without_plugin,
 )
-from thence.serve.chart import Chart, ChartBoundary, ChartRow, context_of
+from thence.serve.chart import Chart, ChartBoundary, ChartRow, RowKind
 from thence.serve.clock import DisplayClock, DisplayTime, display_time
 from thence.serve.markdown import DiffLine
-from thence.serve.row_items import Diff, FoldedSection, status_of, tests_of
+
+MAX_OPEN_DIFF_LINES: Final = 14
+"""Lines up to which a diff stands open."""
+
+MAX_TICKS: Final = 80
+"""Tests that are drawn one by one; of more, a tick stands for several."""
+
+_CUT_SHORT: Final = ("denied", "interrupted", "timeout")
 
 MAX_INLINE_BYTES: Final = 600
 """Bytes of a thought that come with the page; longer ones are fetched when opened."""
@@ -57,6 +66,197 @@ _VERBS: Final = (
     *("ran ", "read ", "edited ", "wrote ", "deleted ", "moved ", "searched for ", "listed "),
     *("fetched ", "searched the web for ", "asked a subagent: "),
 )
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What a call changes in one file."""
+
+    path: str
+    how: str
+    lines: list[DiffLine]
+    plus: int
+    minus: int
+    numbered: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether it is short enough to stand open."""
+        return 0 < len(self.lines) <= MAX_OPEN_DIFF_LINES
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """One mark of a row of tests."""
+
+    x: float
+    width: float
+    red: bool
+
+
+class TestTicks(msgspec.Struct, frozen=True):
+    """One run of tests."""
+
+    verdict: str
+    rest: str
+    red: bool
+    ticks: list[Tick]
+    faults: list[str]
+
+
+class FoldedSection(msgspec.Struct, frozen=True):
+    """Something that opens in place: a branch, a compaction, a subagent, copies."""
+
+    part: str
+    """Its name in the address of its rows."""
+    head: str
+    much: str
+    text: str = ""
+    end: str = ""
+    state: str = "dead"
+    gist: Markup = Markup("")
+    back: str = ""
+    """What a subagent returned."""
+    alone: str = ""
+    """Where it can be opened alone."""
+    count: int = 0
+
+
+class RowView(msgspec.Struct, frozen=True):
+    """One row, ready to be drawn."""
+
+    id: str
+    kind: RowKind
+    state: str
+    lane: str
+    when: DisplayTime
+    turn: int = 0
+    origin: str = ""
+    """Name of the session that counts this turn, where it is not that of the page."""
+    cost: str = ""
+    context: str = ""
+    say: Markup = Markup("")
+    name: str = ""
+    icon: str = ""
+    arg: str = ""
+    status: str = ""
+    bad: bool = False
+    took: str = ""
+    size: str = ""
+    lazy: bool = False
+    open: bool = False
+    gap: str = ""
+    """How long nothing was written before it."""
+    diffs: list[Diff] = []
+    tests: TestTicks | None = None
+    fold: FoldedSection | None = None
+    links: list[tuple[str, str]] = []
+    """Sessions that it leads to: (address, name)."""
+    inner: Window | None = None
+    is_hit: bool = False
+    """The page was opened at this row."""
+    anchor: str = ""
+    """The event that the page was opened at, where its row is named after another one."""
+    body: Body | None = None
+    """What it holds, where that comes with the page."""
+    aside: str = ""
+    """The body is that of an event without a row of its own; this says what it is."""
+
+    @property
+    def opens(self) -> bool:
+        """Whether its own fold stands open, since the page was opened at what it holds."""
+        return self.is_hit and not self.aside
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Some rows of a run, and how many stand before and after them."""
+
+    part: str
+    items: list[RowView]
+    start: int
+    end: int
+    total: int
+    before_at: str = ""
+    after_at: str = ""
+    """Events to go to where there is no script."""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One side of a comparison: what it did and took, and its rows."""
+
+    name: str
+    page: str
+    """The address of its session."""
+    facts: list[tuple[str, str]]
+    window: Window
+    left_out: int
+    """Rows that are not drawn."""
+    cls: str = ""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """What a folded row holds: what was given, and what came back."""
+
+    input: Markup = Markup("")
+    got: str = ""
+    rest: str = ""
+    """What is not shown of it."""
+    note: str = ""
+    diffs: list[Diff] = []
+
+
+# -- how calls and tests went ---------------------------------------------------------------
+
+
+def status_of(call: Call | None) -> tuple[str, bool]:
+    """Return the status of a call, and whether it is bad."""
+    if call is None:
+        return "no result", True
+    outcome = call.outcome
+    if not outcome.ended:
+        return "open", False  # whether anybody is at it, the end of the page says
+    if outcome.reason in _CUT_SHORT:
+        return outcome.reason, True
+    code = outcome.exit_code
+    if outcome.failed:
+        return (f"exit {code}" if code else "failed"), True
+    return (f"exit {code}" if code is not None else "ok"), False
+
+
+def tests_of(counts: testruns.Tests | None, text: str, *, failed: bool) -> TestTicks:
+    """Return the result of a test run, with a tick for each test where possible."""
+    if counts is None:
+        return TestTicks("failed" if failed else "passed", "", failed, [], [])
+    bad, good, left = counts.failed or 0, counts.passed or 0, counts.skipped or 0
+    red = bad > 0 or failed
+    parts = [
+        f"{bad:,} failed" if bad else "",
+        f"{good:,} passed" if good else "",
+        f"{left:,} skipped" if left else "",
+    ]
+    shown = [part for part in parts if part] or ["failed" if failed else "passed"]
+    return TestTicks(
+        shown[0], ", ".join(shown[1:]), red, _ticks(bad, good), _faults(text) if bad else []
+    )
+
+
+def _ticks(bad: int, good: int) -> list[Tick]:
+    total = bad + good
+    drawn = min(total, MAX_TICKS)
+    if drawn == 0:
+        return []
+    reds = max(round(bad * drawn / total), 1 if bad else 0)
+    step = min(220 / drawn, 6.0)
+    return [Tick(round(n * step, 1), round(step * 0.72, 1), n < reds) for n in range(drawn)]
+
+
+def _faults(text: str) -> list[str]:
+    """Return the first lines that name failed tests."""
+    marks = ("FAILED ", "--- FAIL: ", "not ok ", "FAIL ", "✗ ", "✕ ", "× ")
+    lines = (line.strip() for line in output.lines(text))
+    named = [clean(line)[:240] for line in lines if line.startswith(marks)]
+    return list(dict.fromkeys(named))[:6]
+
+
+# -- what each kind of row says -------------------------------------------------------------
 
 
 class RowFields:
@@ -90,7 +290,7 @@ class RowFields:
         places = chart.turn_places(row.place) if number else [row.place]
         ticks = chart.ticks(places)
         bills = [chart.bills[p] for p in places if p in chart.bills]
-        sizes = [context_of(usage) for usage in bills if context_of(usage)]
+        sizes = [prompt_tokens(usage) for usage in bills if prompt_tokens(usage)]
         return {
             "turn": number,
             "say": markdown.render_typed(without_plugin("\n\n".join(filter(None, texts)))),
@@ -169,7 +369,7 @@ class RowFields:
         status, bad = status_of(call)
         return {
             "name": clean(tool_name(block.tool or "tool")),
-            "icon": _ICONS.get(tools.tool_kind(block.tool or ""), "term"),
+            "icon": _ICONS.get(chart.session.effect(block).kind, "term"),
             "arg": self._arg(block),
             "status": status,
             "bad": bad,
@@ -183,7 +383,7 @@ class RowFields:
     def _children(self, block: SessionEvent) -> list[tuple[str, str]]:
         """Return the subagent sessions that a call started, each with its address and name."""
         out = []
-        for edge in self.chart.children.get(block.call or "", ()):
+        for edge in self.chart.session.children.get(block.call or "", ()):
             uid = self._linked(edge.session)
             out.append((f"/sessions/{uid}" if uid else "", clean(edge.session)[:40]))
         return out
@@ -219,11 +419,12 @@ class RowFields:
 
     def _edit(self, row: ChartRow, record: Record, block: SessionEvent) -> dict[str, object]:
         fields = self._tool(row, record, block)
-        if tools.tool_kind(block.tool or "") == "shell":
+        effect = self.chart.session.effect(block)
+        if effect.kind == "shell":
             fields["name"] = "Patch"
         if self.chart.size_of(block) <= MAX_DRAWN_EDIT_BYTES:
             return fields | {"diffs": self.diffs(self.chart.filled(block))}
-        touches = tools.touches(block.tool or "", self.chart.payload(block))
+        touches = tools.touches(effect, block.tool or "", self.chart.payload(block))
         edits = [touch for touch in touches if touch.how != "read"]
         paths = list(dict.fromkeys(touch.path for touch in edits))
         if not paths:
@@ -238,7 +439,8 @@ class RowFields:
 
     def diffs(self, block: SessionEvent) -> list[Diff]:
         """Draw what a call changed, file by file."""
-        changes = tools.changes(block.tool or "", block.payload)
+        effect = self.chart.session.effect(block)
+        changes = tools.changes(effect, block.tool or "", block.payload)
         return [self._diff(group) for group in _group_by_file(changes)]
 
     def _diff(self, changes: Sequence[patches.Change]) -> Diff:
@@ -299,14 +501,14 @@ class RowFields:
         text = next((b.summary for b in record.blocks if b.kind == "user_msg" and b.summary), "")
         return clean(text)
 
-    def much(self, places: Sequence[int], *, turns: bool = True) -> str:
-        """Return the size of a run of records: turns, events, money."""
+    def much(self, places: Sequence[int]) -> str:
+        """Return the size of a run of records: prompts, events, money."""
         chart = self.chart
-        prompts = chart.prompts_in(places) if turns else 0
+        prompts = chart.prompts_in(places)
         ticks = chart.ticks(places)
         parts = [
-            several(prompts, "turn") if prompts else "",
-            several(chart.events_in(places), "event"),
+            several(prompts, "prompt") if prompts else "",
+            several(chart.session.count_events(places), "event"),
             money(ticks) if ticks else "",
         ]
         return ", ".join(filter(None, parts))
@@ -356,7 +558,7 @@ class RowFields:
 
     def _turns_text(self, places: Sequence[int]) -> str:
         numbers = [n for p in places if (n := self.chart.turns.get(p))]
-        events = several(self.chart.events_in(places), "event") if places else ""
+        events = several(self.chart.session.count_events(places), "event") if places else ""
         if not numbers:
             return events
         first, last = numbers[0], numbers[-1]
@@ -379,7 +581,7 @@ class RowFields:
         fold = FoldedSection(
             f"c{row.number}",
             "Copied",
-            several(self.chart.events_in(places), "event"),
+            several(self.chart.session.count_events(places), "event"),
             "copied from the original session, not billed again",
             state="replayed",
             alone=f"/sessions/{uid}" if uid else "",
@@ -394,7 +596,7 @@ class RowFields:
         first, last = chart.records[places[0]], chart.records[places[-1]]
         start, end = derived_events.time_of(first.ts), derived_events.time_of(last.ts)
         passed = round(1000 * (end - start).total_seconds()) if start and end else 0
-        much = self.much(places, turns=False)
+        much = self.much(places)
         call = chart.calls.get(block.call or "") if row.number < 0 else None
         back = ""
         if call is not None and call.result is not None:

@@ -24,26 +24,20 @@ from thence.format.figures import (
 from thence.format.normal import SessionEvent, one_line
 from thence.format.readout import Record
 from thence.format.records import Usage
-from thence.format.turn import TurnState
 from thence.memory.activity import MAX_PAUSE_MS
 from thence.memory.ancestry import relation_of
-from thence.memory.notes import Note
-from thence.memory.session_status import Standing
+from thence.memory.notes import OWN, Note
+from thence.memory.search import OUTCOME_NAMES
+from thence.memory.session_status import STOPPED, TURN_WORDS, Standing, turn_now
 from thence.memory.store import SessionRow
 from thence.serve.chart import Chart
 from thence.serve.clock import DisplayClock, DisplayTime
-from thence.serve.row_items import Window
+from thence.serve.row_fields import Window
 
-_OUTCOMES: Final = {
-    "success": ("done", "st-ok"),
-    "fail": ("failed", "st-fail"),
-    "abandoned": ("abandoned", "dim"),
-    "waiting": ("waiting", "dim"),
-    "unknown": ("unclear", "dim"),
-}
+_OUTCOME_STYLES: Final = {"success": "st-ok", "fail": "st-fail"}
 _STANDING: Final[dict[Standing, tuple[str, str]]] = {
-    "waiting": ("needs you", "st-waiting"),
-    "running": ("running", "st-running"),
+    "waiting": (TURN_WORDS["waiting"], "st-waiting"),
+    "running": (TURN_WORDS["running"], "st-running"),
     "idle": ("open, idle", "mid"),
 }
 _TIES: Final = 6
@@ -119,13 +113,15 @@ class NoteLine(msgspec.Struct, frozen=True):
     page: str = ""
     """Address of the session that it belongs to."""
     uuid: str = ""
+    icon: str = "person"
 
 
 def note_line(note: Note, clock: DisplayClock) -> NoteLine:
     """Return a decision or note as it is shown."""
-    head = f"{note.kind.capitalize()}, {note.author}, {clock.day(note.ts)}"
+    head = f"{note.kind.capitalize()}, {clean(note.author)}, {clock.day(note.ts)}"
     page = address(note.session_uid) if note.session_uid is not None else ""
-    return NoteLine(head, clean(one_line(note.text, 400)), page, note.uuid)
+    icon = "person" if note.origin in OWN else "warn"
+    return NoteLine(head, clean(one_line(note.text, 400)), page, note.uuid, icon)
 
 
 def title_of(row: SessionRow) -> str:
@@ -147,7 +143,10 @@ def event_address(page: str, event: str, query: str = "") -> str:
 
 def standing_text(row: SessionRow, standing: Standing | None) -> tuple[str, str]:
     """Return the status of a session: what it does, else how it ended."""
-    return _STANDING[standing] if standing else _OUTCOMES[row.session.outcome]
+    if standing:
+        return _STANDING[standing]
+    outcome = row.session.outcome
+    return OUTCOME_NAMES[outcome], _OUTCOME_STYLES.get(outcome, "dim")
 
 
 def head(
@@ -211,8 +210,8 @@ def agent_head(over: Head, chart: Chart, channel: str, clock: DisplayClock) -> H
         over,
         title=clean(task) or name,
         alone=name,
-        turns=chart.prompts_in(places) or 1,
-        events=f"{chart.events_in(places):,}",
+        turns=0,
+        events=f"{chart.session.count_events(places):,}",
         cost=money(ticks) if ticks or not bills else "cost unknown",
         responses=f"{len(bills):,}",
         tokens=_tokens_of(bills),
@@ -273,9 +272,9 @@ def _ties(row: SessionRow, stored_uids: dict[str, str]) -> Iterator[LineageLink]
 def _notes(row: SessionRow) -> Iterator[str]:
     if row.skipped:
         yield f"{several(row.skipped, 'unreadable line')} (see thence doctor)"
-    if row.imported is not None:
-        what = "Imported from" if row.machine is None else "Recorded on"
-        yield f"{what} {row.imported.name}; thence resume --with continues it here"
+    if row.origin:
+        words = clean(row.origin)
+        yield f"{words[0].upper()}{words[1:]}; thence resume --with continues it here"
     elif row.gone:
         yield "The agent deleted its log; this copy is the only one"
     if row.torn:
@@ -287,19 +286,18 @@ def _notes(row: SessionRow) -> Iterator[str]:
 def tail(chart: Chart, standing: Standing | None, waits_for: str | None) -> SessionTail:
     """Return how the line ends, and what happens there."""
     open_call = _open_call(chart)
-    if standing == "waiting":
+    turn = turn_now(chart.state, standing)
+    text = TURN_WORDS[turn].capitalize()
+    if turn == "waiting":
         what = open_call or clean(waits_for or "")
-        note = "answer in the terminal"
-        return SessionTail("waiting", "Needs you", "st-waiting", what, note)
-    if standing == "running":
-        return SessionTail("running", "Running", "st-running", open_call, "new events appear here")
-    state = chart.state
-    if state is TurnState.INTERRUPTED:
-        return SessionTail("interrupted", "Interrupted", "b-orphaned", "", "the turn was cut short")
-    if state in (TurnState.RUNNING, TurnState.WAITING):
-        text = "Stopped in the middle of a turn"
-        return SessionTail("open", text, "b-orphaned", open_call, "no process is working on it")
-    return SessionTail("done", "Finished", "st-running", "", "no open tool calls")
+        return SessionTail(turn, text, "st-waiting", what, "answer in the terminal")
+    if turn == "running":
+        return SessionTail(turn, text, "st-running", open_call, "new events appear here")
+    if turn == "interrupted":
+        return SessionTail(turn, text, "b-orphaned", "", "the turn was cut short")
+    if turn == "stopped":
+        return SessionTail("open", text, "b-orphaned", open_call, STOPPED)
+    return SessionTail("done", text, "st-running", "", "no open tool calls")
 
 
 def _last_blocks(chart: Chart) -> Iterator[SessionEvent]:

@@ -16,13 +16,13 @@ from thence.format.figures import clean, several, short_id
 from thence.memory.labels import Label
 from thence.memory.local_days import millis, zone_named
 from thence.memory.store import Filter, SessionRow
-from thence.serve.cards import display_title, working_time
+from thence.serve.cards import working_time
 from thence.serve.chart import Chart
 from thence.serve.chart_cache import charts_of
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
 from thence.serve.project_names import project_label, project_root
-from thence.serve.row_items import Window
+from thence.serve.row_fields import Window
 from thence.serve.session_head import Head, InheritedRows, address, event_address, head, note_line
 from thence.serve.session_search import Matches
 from thence.serve.view import Drawing
@@ -97,7 +97,6 @@ class SessionPage:
         folder = self.row.folder
         return msgspec.structs.replace(
             made,
-            title=display_title(self.context, self.row),
             project=project_label(self.context, folder),
             project_path=project_root(folder or ""),
         )

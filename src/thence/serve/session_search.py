@@ -18,7 +18,8 @@ import msgspec
 from thence.format.facts import words_of
 from thence.memory.cjk_pairs import usual_form
 from thence.memory.highlighting import NOTHING, Marking, marking_of
-from thence.memory.search import BadQuery, parse
+from thence.memory.search import BadQuery, begun, parse
+from thence.memory.vocabulary import MIN_BEGINNING
 from thence.serve.chart import Chart
 from thence.serve.event_positions import Paths
 
@@ -27,9 +28,6 @@ MAX_CACHED_CHARACTERS: Final = 96_000_000
 
 MAX_MATCHES: Final = 5_000
 """Matches that are listed."""
-
-MIN_BEGINNING_CHARS: Final = 2
-"""Characters of the last word from which on it may be the beginning of another."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -122,14 +120,14 @@ def markings_of(query: str) -> list[Marking]:
     """Return what a query may mean, without its filters, the narrowest first."""
     text = query[:400].rstrip()
     try:
-        typed, begun = (parse(text, prefix_last=is_begun).terms for is_begun in (False, True))
+        typed, meant = parse(text).terms, parse(begun(text)).terms
     except BadQuery:
         return []
     if not typed:
         return []
-    if len(typed[-1]) < MIN_BEGINNING_CHARS:
-        begun = typed
-    return [marking_of(typed), marking_of(begun), marking_of(typed, is_anywhere=True)]
+    if len(typed[-1]) < MIN_BEGINNING:
+        meant = typed
+    return [marking_of(typed), marking_of(meant), marking_of(typed, is_anywhere=True)]
 
 
 def find(chart: Chart, query: str, at: str = "") -> Matches:

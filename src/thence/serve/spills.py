@@ -7,7 +7,6 @@ What our own sessions spilled was kept with the session: the store has it.
 
 from __future__ import annotations
 
-import secrets
 from typing import Final
 
 from thence.agents import File, Source, files
@@ -15,16 +14,12 @@ from thence.agents.profiles import agent_of
 from thence.format.facts import Block
 from thence.format.normal import SessionEvent
 from thence.format.spills import spilled_in, text_in
-from thence.memory.fields import locate
-from thence.memory.redact import Redactor
 from thence.memory.store import SessionRow
+from thence.memory.stored_paths import locate
 from thence.serve.chart import Chart
 
 MAX_RESULT_BYTES: Final = 32 << 20
 """Bytes of one result that are read."""
-
-_KEY: Final = secrets.token_bytes(32)
-"""Placeholders in what is shown need not agree with those in the store."""
 
 
 def is_offered(row: SessionRow, chart: Chart, name: str) -> bool:
@@ -35,12 +30,13 @@ def is_offered(row: SessionRow, chart: Chart, name: str) -> bool:
 def text(row: SessionRow, chart: Chart, name: str) -> str | None:
     """Return the whole result of a call; None when there is no more of it.
 
-    Secrets of the built-in rules are gone; whoever shows it applies the user's own as well.
+    It is what the file has: whoever shows it passes it through the gate. Of a file that is too
+    large the last line is left out, since a secret may be cut in two there.
     """
     body = _output(row, chart, name, MAX_RESULT_BYTES)
-    if not body:
-        return None
-    return Redactor(key=_KEY).redact(body.decode("utf-8", "replace"))
+    if len(body or b"") >= MAX_RESULT_BYTES:
+        body = body[: body.rfind(b"\n") + 1] if body else None
+    return body.decode("utf-8", "replace") if body else None
 
 
 def _texts(chart: Chart, call: SessionEvent, result: SessionEvent) -> list[str]:
@@ -70,10 +66,10 @@ def _output(row: SessionRow, chart: Chart, name: str, limit: int) -> bytes | Non
         return "\n".join(texts).encode("utf-8", "replace")[:limit]
     agent = agent_of(row.session.flavor)
     find = agent.side_file if agent is not None else None
-    if agent is None or find is None:
+    if find is None:
         return None
     call, result = pair
-    path: str | None = agent.ask(find, _source(row), _block(call), _block(chart.filled(result)))
+    path = find(_source(row), _block(call), _block(chart.filled(result)))
     return files.start_of(path, limit) if path is not None else None
 
 

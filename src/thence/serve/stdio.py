@@ -3,7 +3,7 @@
 Agents start this server with every session, and do not wait long for it. Some ask their model
 before it answers; some give up and go on without it. So nothing is loaded but what a request needs:
 the handshake is answered first, the questions and the store are loaded when somebody asks for them.
-The official package, which answers over HTTP, takes most of two seconds to import.
+The official package takes most of two seconds to import. `mcp` answers the same over HTTP.
 
 Both forms of the protocol are answered at any time: the handshake, and the one of 2026-07-28, in
 which every request says its version. A client may try the newer one, grow tired of waiting, and

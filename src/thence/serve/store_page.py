@@ -10,11 +10,13 @@ from typing import Final
 
 import msgspec
 
-from thence.format.figures import clean, several, short_id, size
+from thence.format.figures import clean, several, short_id, size, size_limit
 from thence.memory import retention
 from thence.memory.notes import ANNOUNCED_DAYS, age_removal_start, announcement
+from thence.memory.reports import count_losses, losses_of
 from thence.memory.session_sources import plan_removals
 from thence.memory.store import Filter, Inventory
+from thence.memory.unread import read_unread, unread_lines
 from thence.serve.agents import agent_class
 from thence.serve.context import AppContext
 from thence.serve.session_head import address, title_of
@@ -111,10 +113,10 @@ def page(context: AppContext) -> StorePage:
 
 
 def _raw_tier(context: AppContext) -> TierBar:
-    limit, maximum = context.policy.raw_soft_cap_bytes, context.policy.raw_hard_cap_bytes
+    soft, hard = context.policy.raw_soft_cap_bytes, context.policy.raw_hard_cap_bytes
     totals = sorted(context.store.totals(["agent"]), key=lambda total: -total.raw_bytes)
     used = sum(total.raw_bytes for total in totals)
-    scale = max(maximum * 1.05, used * 1.05, 1)
+    scale = max(hard * 1.05, used * 1.05, 1)
     parts, at = [], 0.0
     for total in totals:
         wide = 100 * total.raw_bytes / scale
@@ -123,17 +125,19 @@ def _raw_tier(context: AppContext) -> TierBar:
             (round(at, 2), round(wide, 2), f"f-{agent_class(name)}", name, size(total.raw_bytes))
         )
         at += wide
-    caps = [(limit, f"limit {size(limit)}"), (maximum, f"maximum {size(maximum)}")]
+    caps = [(soft, f"limit {size_limit(soft)}"), (hard, f"maximum {size_limit(hard)}")]
     marks = [(round(100 * at_bytes / scale, 2), name) for at_bytes, name in caps]
-    return TierBar(f"{size(used)} of {size(limit)}", parts, marks)
+    return TierBar(f"{size(used, soft)} of {size_limit(soft)}", parts, marks)
 
 
 def _distilled_tier(context: AppContext, used: int) -> TierBar:
-    limit = context.policy.distilled_cap_bytes
-    scale = max(limit * 1.05, used * 1.05, 1)
+    cap = context.policy.distilled_cap_bytes
+    scale = max(cap * 1.05, used * 1.05, 1)
     parts = [(0.0, round(100 * used / scale, 2), "f-live", "", size(used))]
     return TierBar(
-        f"{size(used)} of {size(limit)}", parts, [(round(100 * limit / scale, 2), size(limit))]
+        f"{size(used, cap)} of {size_limit(cap)}",
+        parts,
+        [(round(100 * cap / scale, 2), size_limit(cap))],
     )
 
 
@@ -141,13 +145,13 @@ def _plan_text(plan: retention.RetentionPlan, context: AppContext, now: datetime
     start = age_removal_start(context.home)
     if plan.by_age and (start is None or now < start):
         return f"{announcement(len(plan.by_age), start or now + timedelta(days=ANNOUNCED_DAYS))}."
+    cap = context.policy.raw_soft_cap_bytes
     if not plan.items:
-        cap = size(context.policy.raw_soft_cap_bytes)
-        taken = size(plan.usage_before)
-        return f"Nothing will be removed: transcripts use {taken}, below the limit of {cap}."
-    return (
-        f"Afterwards transcripts use {size(plan.usage_after)} instead of {size(plan.usage_before)}."
-    )
+        taken = size(plan.usage_before, cap)
+        limit = size_limit(cap)
+        return f"Nothing will be removed: transcripts use {taken}, below the limit of {limit}."
+    after, before = (size(count, cap) for count in (plan.usage_after, plan.usage_before))
+    return f"Afterwards transcripts use {after} instead of {before}."
 
 
 def _planned_removal(context: AppContext, item: retention.PlannedRemoval) -> RemovalRow:
@@ -188,16 +192,29 @@ def _checks(
         text="Forks are matched to their originals",
         end=f"{behind} to come" if behind else "",
     )
-    yield StoreCheck(ok=not known.pending, text="Removed data is erased from disk")
-    lost = len(plan.of("drop_unanalysed"))
     yield StoreCheck(
-        ok=not lost, text="Nothing unanalysed will be removed", end=f"{lost}" if lost else ""
+        ok=not known.pending,
+        text="Removed data is not erased yet" if known.pending else "Removed data is erased",
     )
+    losing = len(plan.of("drop_unanalysed"))
+    yield StoreCheck(
+        ok=not losing,
+        text="Sessions that will be lost" if losing else "Nothing unanalysed will be removed",
+        end=f"{losing}" if losing else "",
+    )
+    lost = losses_of(context.store)
+    yield StoreCheck(
+        ok=not lost, text=count_losses(lost) if lost else "No session was lost to the limits"
+    )
+    for line in unread_lines(read_unread(context.home)):
+        yield StoreCheck(ok=False, text=line)
     risks = len(context.risks())
     yield StoreCheck(
         ok=not risks,
-        text="Everything agents will delete soon is saved",
-        end="thence sweep" if risks else "",
+        text="Sessions that agents delete soon and that are not saved"
+        if risks
+        else "Everything agents will delete soon is saved",
+        end=f"{risks}: thence sweep" if risks else "",
     )
     open_to = _open_to_others(context)
     yield StoreCheck(

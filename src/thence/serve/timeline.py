@@ -10,7 +10,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 from thence.memory.readouts import read_end
 from thence.serve.cache import SessionKey, session_key
@@ -117,11 +116,6 @@ class Timelines:
         return None if made is None else (end.row, made)
 
 
-_ALL: WeakKeyDictionary[AppContext, Timelines] = WeakKeyDictionary()
-_MUTEX: Final = threading.Lock()
-
-
 def timelines_of(context: AppContext) -> Timelines:
     """Return the timelines of a context."""
-    with _MUTEX:
-        return _ALL.setdefault(context, Timelines(context.store))
+    return context.cached(Timelines, lambda: Timelines(context.store))

@@ -9,12 +9,12 @@ times are absolute beside relative ones; what is missing is said where it would 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import msgspec
 
-from thence.format import derived_events, output, tools
+from thence.format import derived_events, output
 from thence.format.figures import clean_text, format_duration, money, several
 from thence.format.graph import State
 from thence.format.normal import SessionEvent
@@ -25,8 +25,7 @@ from thence.serve.block_texts import all_of, cut_lines, payload_text, pretty_jso
 from thence.serve.chart import MIN_GAP_S, Chart, ChartRow
 from thence.serve.clock import DisplayClock, display_time
 from thence.serve.event_positions import FOLDED, PathStep, rows_of_part
-from thence.serve.row_fields import RowFields
-from thence.serve.row_items import Body, Diff, FoldedSection, RowView, Side, Window
+from thence.serve.row_fields import Body, Diff, FoldedSection, RowFields, RowView, Side, Window
 from thence.serve.session_search import paths_of
 
 WINDOW_ROWS: Final = 200
@@ -89,7 +88,7 @@ class Drawing:
 
     def line(self, places: Sequence[int]) -> Window:
         """Draw the last rows of a part of the line, nothing that parted from it."""
-        rows = self.chart.rows_of(places, parted=False)
+        rows = self.chart.rows_of(places)
         return self._window("", rows, len(rows), None)
 
     def _goal(self, name: str, marking: Marking) -> PageTarget | None:
@@ -115,17 +114,7 @@ class Drawing:
         stop = min(start + WINDOW_ROWS if end is None else max(end, start), start + 2 * WINDOW_ROWS)
         return self._drawn(name, rows, start, min(stop, len(rows)), None)
 
-    def compare(self, number: int) -> tuple[Side, Side] | None:
-        """Draw a discarded branch beside what took its place; None when there is no such branch."""
-        chart = self.chart
-        if number >= len(chart.branches):
-            return None
-        start = chart.order.get(chart.branch_origins[number], -1)
-        branch = chart.branches[number].events
-        left = self._side("Discarded", branch, chart.rows_of(branch, parted=False))
-        return left, self.side_from("Replacement", start)
-
-    def side_from(self, name: str, start: int) -> Side:
+    def side_from(self, name: str, page: str, outcome: str, start: int) -> Side:
         """Draw one side of a comparison: all of the line that follows a place of it."""
         chart = self.chart
         rows = [
@@ -133,13 +122,23 @@ class Drawing:
             for row in chart.every_row
             if chart.order.get(row.place, -1) > start and row.kind != "branch"
         ]
-        return self._side(name, chart.line[start + 1 :], rows)
+        return self.side(name, page, outcome, chart.line[start + 1 :], rows)
 
-    def _side(self, name: str, places: Sequence[int], rows: Sequence[ChartRow]) -> Side:
+    def side(
+        self,
+        name: str,
+        page: str,
+        outcome: str,
+        places: Sequence[int],
+        rows: Sequence[ChartRow],
+        *,
+        cls: str = "",
+    ) -> Side:
         """Draw one side of a comparison, with what it did and took."""
         shown = self._drawn("", rows, 0, min(len(rows), WINDOW_ROWS), None)
         shown = msgspec.structs.replace(shown, total=len(shown.items))
-        return Side(name, self._side_facts(places), shown, len(rows) - len(shown.items))
+        facts = [("Outcome", outcome), *self._side_facts(places)]
+        return Side(name, page, facts, shown, len(rows) - len(shown.items), cls)
 
     def _side_facts(self, places: Sequence[int]) -> list[tuple[str, str]]:
         """Return what one side did and took, by name."""
@@ -147,29 +146,20 @@ class Drawing:
         blocks = [block for place in places for block in chart.records[place].blocks]
         called = [(b, chart.calls[b.call]) for b in blocks if b.call in chart.calls]
         calls = [call for block, call in called if block.kind == "tool_call"]
-        files = self._edited_files(block for block, call in called if call.outcome.edited)
+        files = {path for _, call in called for path in call.outcome.edited}
         runs = [call.outcome for call in calls if call.outcome.is_test_run]
         last = ("failed" if runs[-1].is_red else "passed") if runs else ""
         passed = self._duration_ms(places)
         ticks = chart.ticks(places)
         return [
-            ("Turns", f"{chart.prompts_in(places):,}"),
-            ("Events", f"{chart.events_in(places):,}"),
+            ("Prompts", f"{chart.prompts_in(places):,}"),
+            ("Events", f"{chart.session.count_events(places):,}"),
             ("Files edited", f"{len(files):,}"),
             ("Failed calls", f"{sum(call.outcome.failed for call in calls):,}"),
             ("Test runs", f"{len(runs):,}, the last {last}" if runs else "none"),
             ("Cost", money(ticks) if ticks else "none"),
             ("From first to last", format_duration(passed) if passed else ""),
         ]
-
-    def _edited_files(self, calls: Iterable[SessionEvent]) -> set[str]:
-        """Return the files that calls changed."""
-        return {
-            touch.path
-            for block in calls
-            for touch in tools.touches(block.tool or "", self.chart.payload(block))
-            if touch.how != "read"
-        }
 
     def _duration_ms(self, places: Sequence[int]) -> int:
         """Return the time from the first to the last of some records; 0 where none has a time."""
@@ -361,7 +351,7 @@ class Drawing:
     def _call_body(self, block: SessionEvent, *, is_complete: bool) -> Body:
         call = self.chart.calls.get(block.call or "")
         result = self.chart.filled(call.result) if call and call.result else None
-        asked = render_input(block)
+        asked = render_input(block, self.chart.session.effect(block))
         if result is None:
             returned = self.chart.output_of(block)
             if returned is None:

@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import date, timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
-from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -20,6 +19,7 @@ from thence.serve.block_texts import tool_name
 from thence.serve.clock import DisplayClock
 from thence.serve.context import AppContext
 from thence.serve.project_names import project_label, project_root
+from thence.serve.session_work import work_of
 
 WEEKS: Final = 53
 SQUARE_UNITS: Final = 13
@@ -27,8 +27,6 @@ SQUARE_UNITS: Final = 13
 MAX_TOOLS: Final = 10
 MAX_FILES: Final = 10
 TOOL_DAYS: Final = 30
-MAX_DIGESTS: Final = 500
-"""Sessions whose tools are counted, the latest."""
 MAX_AGE_S: Final = 60.0
 """Seconds for which a year is shown again as it was."""
 
@@ -72,21 +70,23 @@ class Year(msgspec.Struct, frozen=True):
     months: list[tuple[int, str]]
     summary: str
     tools: list[Tool]
-    files: list[ChangedFile] = []
-
-
-_YEARS: WeakKeyDictionary[AppContext, tuple[float, tuple[str, int], Year]] = WeakKeyDictionary()
-"""Years by context: when each was made, and of which zone and how many sessions."""
+    files: list[ChangedFile]
+    all_tools: int
+    all_files: int
+    """How many there are, of which these are the first."""
 
 
 def year(context: AppContext, clock: DisplayClock) -> Year:
     """Return the days of a year; a new session is on it at once, all else within a minute."""
     now = time.monotonic()
     key = str(clock.zone), context.store.totals()[0].sessions
-    cached = _YEARS.get(context)
-    if cached is None or now - cached[0] > MAX_AGE_S or cached[1] != key:
-        cached = _YEARS[context] = now, key, _year(context, clock)
-    return cached[2]
+    made: dict[tuple[str, int], tuple[float, Year]] = context.cached(year, dict)
+    if key not in made or now - made[key][0] > MAX_AGE_S:
+        fresh = _year(context, clock)
+        made.clear()
+        made[key] = now, fresh
+        return fresh
+    return made[key][1]
 
 
 def _year(context: AppContext, clock: DisplayClock) -> Year:
@@ -109,8 +109,8 @@ def _year(context: AppContext, clock: DisplayClock) -> Year:
             Square(number // 7 * SQUARE_UNITS, number % 7 * SQUARE_UNITS, heat, text, href)
         )
     active = sum(1 for total in totals.values() if total.sessions)
-    tools, files = _tools_and_files(context)
-    return Year(squares, _months(first, today), several(active, "active day"), tools, files)
+    days = several(active, "active day")
+    return Year(squares, _months(first, today), days, *_tools_and_files(context))
 
 
 def _months(first: date, today: date) -> list[tuple[int, str]]:
@@ -124,33 +124,23 @@ def _months(first: date, today: date) -> list[tuple[int, str]]:
     return months
 
 
-def _tools_and_files(context: AppContext) -> tuple[list[Tool], list[ChangedFile]]:
-    """Return the tools that sessions of the last days called most, and the files they changed."""
-    after = int((context.clock() - TOOL_DAYS * 86_400) * 1000)
-    calls: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    edits: Counter[tuple[str, str]] = Counter()
-    sessions: Counter[tuple[str, str]] = Counter()
-    latest = context.store.sessions(Filter(after=after, limit=MAX_DIGESTS))
-    uids = tuple(row.session.session_uid for row in latest)
-    for digest in context.store.read_table("digests", Filter(uids=uids)):
-        used = digest.get("tools")
-        for tool in used if isinstance(used, list) else ():
-            if isinstance(tool, dict) and isinstance(name := tool.get("tool"), str):
-                calls[name] += _number(tool.get("calls"))
-                failed[name] += _number(tool.get("failed"))
-        folder = project_root(f"{digest.get('cwd') or ''}")
-        touched = digest.get("files")
-        for file in touched if isinstance(touched, list) else ():
-            if isinstance(file, dict) and (number := _number(file.get("edits"))):
-                edits[folder, f"{file.get('path')}"] += number
-                sessions[folder, f"{file.get('path')}"] += 1
-    most = max(calls.values(), default=0) or 1
+def _tools_and_files(context: AppContext) -> tuple[list[Tool], list[ChangedFile], int, int]:
+    """Return the tools that sessions of the last days called most, and the files they changed.
+
+    Returns also how many tools and files there are in all.
+    """
+    work = work_of(context, after=int((context.clock() - TOOL_DAYS * 86_400) * 1000))
+    most = max(work.calls.values(), default=0) or 1
     tools = [
-        Tool(clean(tool_name(name))[:40], number, failed[name], number / most)
-        for name, number in calls.most_common(MAX_TOOLS)
+        Tool(clean(tool_name(name))[:40], number, work.failed[name], number / most)
+        for name, number in work.calls.most_common(MAX_TOOLS)
         if number
     ]
+    edits: Counter[tuple[str, str]] = Counter()
+    sessions: Counter[tuple[str, str]] = Counter()
+    for (cwd, path), number in work.edits.items():
+        edits[project_root(cwd), path] += number
+        sessions[project_root(cwd), path] += work.sessions[cwd, path]
     order = sorted(edits, key=lambda key: (-sessions[key], -edits[key], key))[:MAX_FILES]
     files = [
         ChangedFile(
@@ -162,13 +152,9 @@ def _tools_and_files(context: AppContext) -> tuple[list[Tool], list[ChangedFile]
         )
         for folder, path in order
     ]
-    return tools, files
+    return tools, files, len(+work.calls), len(edits)
 
 
 def _file_query(path: str) -> str:
     """Return the words that find the sessions of a file."""
     return f'file:"{path}"' if " " in path else f"file:{path}"
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from thence.agents import Cursor
-from thence.format.records import JSON
 from thence.format.stored import fingerprint
+from thence.memory.gate import Gate
 from thence.memory.ingest import Ingester
 from thence.memory.payloads import with_payloads
-from thence.memory.redact import Redactor
 from thence.memory.rows import digests_of
+from thence.memory.rulebook import Rulebook
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     Filter,
@@ -53,27 +53,11 @@ class CopyReport(msgspec.Struct):
     """Sessions that are not the same on both sides; none, or something went wrong."""
 
 
-class _NoRedaction(Redactor):
-    """Finds nothing: what is in a store has been redacted, and its copy is to be the same."""
-
-    def __init__(self) -> None:
-        super().__init__(key=bytes(32))
-
-    def doubts(self, data: bytes) -> list[int]:  # noqa: ARG002
-        """Suspect nothing."""
-        return []
-
-    def redact(self, text: str, suspects: list[int] | None = None) -> str:  # noqa: ARG002
-        """Return the text itself."""
-        return text
-
-    def redact_json(self, value: JSON, suspects: list[int] | None = None) -> JSON:  # noqa: ARG002
-        """Return the value itself."""
-        return value
-
-
 def copy(
-    source: Store, target: Store, progress: Callable[[CopyReport], None] = lambda _: None
+    source: Store,
+    target: Store,
+    rules: Rulebook,
+    progress: Callable[[CopyReport], None] = lambda _: None,
 ) -> CopyReport:
     """Copy everything, then compare; both stores should be held (`sweeping()`)."""
     report = CopyReport()
@@ -81,7 +65,7 @@ def copy(
     if new := known.forgotten - there.forgotten:
         target.remove((), why={}, buried=new)
     report.forgotten = len(known.forgotten)
-    copier = _Copier(source, target, known.sessions)
+    copier = _Copier(source, target, known.sessions, rules)
     for row in list(source.sessions(Filter(order="oldest"))):
         uid = row.session.session_uid
         report.sessions += 1
@@ -98,11 +82,14 @@ def copy(
 
 
 class _Copier:
-    def __init__(self, source: Store, target: Store, known: Mapping[str, SweepEntry]) -> None:
+    def __init__(
+        self, source: Store, target: Store, known: Mapping[str, SweepEntry], rules: Rulebook
+    ) -> None:
         self._source = source
         self._target = target
         self._known = known
-        self._ingester = Ingester(target.blobs, _NoRedaction())
+        # What is in a store has passed the gate, and its copy is to be the same: no rules.
+        self._ingester = Ingester(target.blobs, Gate((), key=bytes(32)), rules)
 
     def copy(self, row: SessionRow) -> None:
         """Copy one session, in place of what is there of it."""

@@ -26,19 +26,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-import zstandard
-
 from thence import system
 from thence.errors import BadConfig, MissingPackage, NotAppendable
 from thence.memory.packs import (
     CACHED_BYTES,
-    MAX_PAYLOAD_BYTES,
+    FrameDamaged,
     Frames,
     PackDamaged,
     PackMissing,
     compressor,
     groups,
     pack_name,
+    unpack_frame,
 )
 
 if TYPE_CHECKING:
@@ -255,12 +254,9 @@ class Objects:
         if len(data) != where.length:
             raise _damage_error(where, "is shorter than it was")
         try:
-            head = zstandard.get_frame_parameters(data)
-            if head.content_size > MAX_PAYLOAD_BYTES:
-                raise _damage_error(where, f"claims {head.content_size:,} bytes in one frame")
-            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-        except zstandard.ZstdError as error:
-            raise _damage_error(where, "does not decode") from error
+            return unpack_frame(data)
+        except FrameDamaged as error:
+            raise _damage_error(where, str(error)) from error
 
     # -- keeping ----------------------------------------------------------------------------
 
@@ -276,6 +272,11 @@ class Objects:
         with _translate_errors():
             there = self.shelf.sizes(f"{self.pack_of(session_uid)}/")
             return sum((there or self.shelf.sizes(f"{pack_name(session_uid)}/")).values())
+
+    def has(self, session_uid: str) -> bool:
+        """Whether there are objects of a session under the names of this tenant."""
+        with _translate_errors():
+            return bool(self.shelf.sizes(f"{self.pack_of(session_uid)}/"))
 
     def evict(self, session_uid: str) -> int:
         """Delete all payloads of a session for good; the bytes that were freed."""

@@ -32,14 +32,27 @@ import psycopg
 from psycopg import errors, sql
 
 from thence.errors import BadConfig, SessionNotFound, ThenceError
-from thence.format import fold as session_fold
 from thence.format.facts import Fact
 from thence.format.stored import StoredEvent
 from thence.memory import vectors
+from thence.memory.derivation import is_of_this_fold
 from thence.memory.encoder import Encoder
 from thence.memory.packs import BlobStore
 from thence.memory.pages import derive_events, select_events
-from thence.memory.rows import CURSOR, FOR_LATER, OBJECT, PACK, ROW, SETTLE, clean, inventory, now
+from thence.memory.rows import (
+    BLANK_REMOVALS,
+    CURSOR,
+    FOR_LATER,
+    OBJECT,
+    PACK,
+    ROW,
+    SETTLE,
+    blanked,
+    clean,
+    inventory,
+    now,
+    removal_body,
+)
 from thence.memory.search import Query, SearchAnswer, as_asked
 from thence.memory.statements import INVENTORY, Dialect, SqlReads, conditions, shared
 from thence.memory.store import (
@@ -56,6 +69,7 @@ from thence.memory.store import (
     Tail,
     claims,
     facts_behind,
+    uid_hash,
     unpack_facts,
     unpack_fold,
 )
@@ -109,6 +123,7 @@ _DIALECT: Final = Dialect(
     signals="signals JOIN sessions",
     minute_of_end="to_char(to_timestamp(ended/1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')",
     session_key="sessions.uid",
+    machine="machine",
     is_bound="coalesce(bool_or(bound), false)",
     orders={
         "digests": "sessions.id",
@@ -299,7 +314,7 @@ class Postgres(SqlReads):
         else:
             some = [clean(uid) for uid in uids]
             rows = self._every(f"{of_mine} AND uid=ANY(%s) ORDER BY id", *mine, some)
-        pending = self._every("SELECT name FROM pending WHERE tenant=%s AND machine=%s", *mine[:2])
+        pending = self._every("SELECT name, machine FROM pending WHERE tenant=%s", self.tenant)
         return inventory(
             rows,
             (
@@ -315,7 +330,8 @@ class Postgres(SqlReads):
             )
             if uids is None
             else 0,
-            (name for (name,) in pending),
+            # What is to be erased belongs to the tenant; what a sweep compares to its machine.
+            (name for name, at in pending if at == self.machine or not name.startswith(FOR_LATER)),
             self._kin_of,
             takes_older=uids is None and self._takes_older(),
         )
@@ -401,7 +417,7 @@ class Postgres(SqlReads):
         name = text(uid)
         sql = "SELECT fold FROM sessions WHERE tenant=%s AND uid=%s AND evicted IS NULL"
         version = self._first(sql, self.tenant, name)
-        if version != session_fold.VERSION:
+        if version is None or not is_of_this_fold(version):
             stored = self.load_session(uid) if version is not None else None
             return derive_events(uid, stored, after=after, limit=limit, ids=ids)
         with self._translate_errors():
@@ -477,7 +493,10 @@ class Postgres(SqlReads):
         tests.insert(0, f"sessions.tenant={self.dialect.mark}")
         return " AND ".join(tests), (self.tenant, *map(clean_value, values))
 
-    def _listed(self, row: SessionRow) -> SessionRow:
+    def _listed(self, row: SessionRow, machine: str | None) -> SessionRow:
+        if machine == self.machine:
+            return row
+        row = msgspec.structs.replace(row, member=machine)
         return _without_paths(row) if self.machine == EVERYONE else row
 
     def _removals(self) -> list[Any]:
@@ -524,31 +543,58 @@ class Postgres(SqlReads):
 
         def work(writer: Writer) -> None:
             sizes = writer.remove(list(wanted), forget=forget)
-            if missing := wanted.keys() - sizes.keys():
+            missing = wanted.keys() - sizes.keys()
+            if forget:  # of one that is forgotten already what is left of it goes
+                missing -= {uid for uid in missing if self._is_forgotten(wanted[uid])}
+            if missing:
                 raise SessionNotFound(f"no session {min(missing)} in the store")
             writer.pend(PACK + uid for uid in wanted)
             for uid, size in sizes.items():
-                removals = {
-                    "uid": "(forgotten)" if forget else wanted[uid],
-                    "bytes": size,
-                    "why": why.get(wanted[uid], "asked for"),
-                }
+                reason = why.get(wanted[uid], "asked for")
+                body = removal_body(wanted[uid], size, reason, forget=forget)
                 self._db.execute(
                     "INSERT INTO removals(tenant, machine, at, what, body)"
                     " VALUES(%s, %s, %s, %s, %s)",
-                    (
-                        self.tenant,
-                        self.machine,
-                        now(),
-                        what,
-                        msgspec.json.encode(removals).decode(),
-                    ),
+                    (self.tenant, self.machine, now(), what, body),
                 )
+            for uid in wanted.values() if forget else ():
+                blanks = f"{BLANK_REMOVALS.format(mark='%s')} AND tenant=%s"
+                self._db.execute(blanks.encode(), (*blanked(uid), self.tenant))
             if buried:
                 writer.add_tombstones(sorted(buried))
 
         self._write_in_transaction(work, full=True)
         return [] if self.settle() else list(uids)
+
+    def _is_forgotten(self, uid: str) -> bool:
+        grave = "SELECT 1 FROM tombstones WHERE tenant=%s AND uid_hash=%s"
+        return self._first(grave, self.tenant, uid_hash(uid)) is not None
+
+    def traces(self, uid: str) -> list[str]:
+        """Return where this tenant still has a session, and which tables have deleted rows."""
+        columns = self._every(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema=%s AND column_name IN ('uid', 'other')",
+            SCHEMA,
+        )
+        out = set()
+        for table, column in columns:
+            names = sql.Identifier(SCHEMA, table), sql.Identifier(column)
+            named = sql.SQL("SELECT 1 FROM {} WHERE tenant=%s AND {}=%s LIMIT 1").format(*names)
+            if self._first(named.as_string(), self.tenant, text(uid)):
+                out.add(table)
+        *_, size, start = blanked(uid)
+        listed = "SELECT 1 FROM removals WHERE tenant=%s AND substr(body, 1, %s)=%s LIMIT 1"
+        if self._first(listed, self.tenant, size, start):
+            out.add("removals")
+        pending = self._every("SELECT name FROM pending WHERE tenant=%s", self.tenant)
+        names_left = {name for (name,) in pending}
+        if any(name.endswith(f":{text(uid)}") for name in names_left):
+            out.add("pending")
+        if isinstance(self.blobs, Objects) and self.blobs.has(uid):
+            out.add("payloads")
+        rewritten = {name.removeprefix(REWRITE) for name in names_left if name.startswith(REWRITE)}
+        return sorted(out) + [f"{table}, in deleted rows" for table in sorted(rewritten - out)]
 
     def settle(self) -> bool:
         """Make sure that what was deleted is in no page of a table; False when that must wait.
@@ -556,9 +602,8 @@ class Postgres(SqlReads):
         What is to be done is written down with the deletion itself, so that it is done at last
         however often it is cut short.
         """
-        rows = self._every(
-            "SELECT name FROM pending WHERE tenant=%s AND machine=%s", self.tenant, self.machine
-        )
+        # Of all machines: what one may not write anew, or left behind, another one can.
+        rows = self._every("SELECT name FROM pending WHERE tenant=%s", self.tenant)
         names = [name for (name,) in rows if not name.startswith(FOR_LATER)]
         done = []
         for name in names:
@@ -572,6 +617,8 @@ class Postgres(SqlReads):
         tables = [name.removeprefix(REWRITE) for name in names if name.startswith(REWRITE)]
         done += [f"{REWRITE}{table}" for table in tables if self._rewrite(table)]
         self._run("DELETE FROM pending WHERE tenant=%s AND name=ANY(%s)", self.tenant, done)
+        if any(name.startswith(PACK) for name in done):
+            self._rewrite("pending")  # its deleted rows name sessions
         return len(done) == len(names)
 
     def _rewrite(self, table: str) -> bool:

@@ -228,10 +228,10 @@ class EventWriter:
             (*values[:3], self._tenant),
         )
 
-    def _delete(self, table: str, uids: Sequence[str], more: str = "") -> None:
+    def _delete(self, table: str, uids: Sequence[str]) -> None:
         if uids:
             self._db.execute(
-                f"DELETE FROM {table} WHERE tenant=%s AND uid=ANY(%s){more}",  # noqa: S608
+                f"DELETE FROM {table} WHERE tenant=%s AND uid=ANY(%s)",  # noqa: S608
                 (self._tenant, list(uids)),
             )
 

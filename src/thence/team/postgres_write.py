@@ -28,6 +28,7 @@ from thence.memory.rows import (
     SMALL_PARTS,
     columns,
     digest_version,
+    encode_row,
     now,
     searched_title,
     spend_values,
@@ -256,7 +257,7 @@ class Writer(EventWriter):
                 if there.redactor != row.redactor:  # its digest was made anew by newer rules
                     self._pending |= {f"{REWRITE}{name}" for name in ("digests", "signals")}
                     self._pending.add(f"{REWRITE}sessions")
-                body = msgspec.msgpack.encode(row)
+                body = encode_row(row)
                 path = text(row.session.source_path or "")
                 restated.append(
                     (
@@ -602,7 +603,7 @@ class Writer(EventWriter):
         for table in tables:
             self._delete(table, there)
         self._unpend([kind + uid for uid in there for kind in (REPACK, SETTLE)])
-        touched = {*tables, "packs", "vectors", *(("kin",) if forget else ())}
+        touched = {*tables, "packs", "vectors", *(("kin", "removals") if forget else ())}
         self.pend({f"{REWRITE}{table}" for table in touched} if there else set())
         self._tell(dict.fromkeys(there, 0))
         return sizes

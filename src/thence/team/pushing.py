@@ -32,6 +32,7 @@ from thence.memory.growth import Growing
 from thence.memory.ingest import Ingester
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import with_payloads
+from thence.memory.placeholders import count_by_rule
 from thence.memory.readouts import read_for_digest
 from thence.memory.rows import digests_of
 from thence.memory.store import (
@@ -52,7 +53,8 @@ from thence.memory.sweep import Progress
 from thence.team.copying import plain, spend_of
 
 if TYPE_CHECKING:
-    from thence.memory.redact import Redactor
+    from thence.memory.gate import Gate
+    from thence.memory.rulebook import Rulebook
     from thence.team.postgres import Postgres
     from thence.team.postgres_write import PushedSession
 
@@ -61,6 +63,10 @@ PIECE_BYTES = 8 << 20  # a transaction of more holds locks for longer than other
 
 BATCH_SESSIONS = 100  # a failed transaction is sent again whole
 """Sessions in one transaction."""
+
+FIRST_SESSIONS = 4
+"""Sessions in the first transaction of a push, doubled in each: one that is cut short soon keeps
+half of what it has gone through, and the next one goes on from there."""
 
 _PAGE_SESSIONS = 500  # sessions asked for at a time
 
@@ -245,19 +251,22 @@ class Pusher:
         self,
         source: Store,
         target: Postgres,
-        redactor: Redactor,
+        gate: Gate,
+        rules: Rulebook,
         *,
         exclude: Iterable[str] = (),
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._source = source
         self._target = target
-        self._redactor = redactor
-        self._ingester = Ingester(target.blobs, redactor)
+        self._gate = gate
+        self._rules = rules
+        self._ingester = Ingester(target.blobs, gate, rules)
         self._exclude = Exclusion(exclude)
         self._progress = progress
         self._batch: list[PushedSession] = []
         self._size = 0
+        self._room = min(FIRST_SESSIONS, BATCH_SESSIONS)
         self._kin: dict[str, set[str]] = {}
         self._plan = PushPlan()
         self._done = 0
@@ -284,7 +293,6 @@ class Pusher:
             self._tell()
         self._flush()
         self._settle(due.known.sessions.keys())
-        report.redactions = dict(self._redactor.counts)
         self._progress(Progress("done", sessions=report.sessions))
         return report
 
@@ -316,7 +324,7 @@ class Pusher:
 
     def _restate(self, row: SessionRow, known: SweepEntry, mark: PushMark) -> None:
         """Send what is said of a session whose events are there already."""
-        clean = self._ingester.clean_row(plain(row))
+        clean = self._gate.row(plain(row))
         change = SessionChange(msgspec.structs.replace(clean, change=row.change), known.cursor)
         now = msgspec.structs.replace(
             mark,
@@ -421,7 +429,7 @@ class Pusher:
         """Send facts in pieces, the last with the session's own row, its mark and its digest."""
         row, known = part.row, part.known
         uid = row.session.session_uid
-        clean = self._ingester.clean_row(plain(row))
+        clean = self._gate.row(plain(row))
         count, check, rebuilt = part.sent, part.check, False
         pieces = list(_pieces(part.facts))
         for number, (start, end) in enumerate(pieces):
@@ -446,23 +454,21 @@ class Pusher:
                 raise _Differs
             sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}
             change.row = msgspec.structs.replace(clean, **sizes)
+            for rule, number_found in count_by_rule({*change.row.secrets} - {*row.secrets}).items():
+                self.report.redactions[rule] = self.report.redactions.get(rule, 0) + number_found
             self._put(change, mark, self._digest(row) if known.analysed is not None else None)
         self.report.rebuilt += rebuilt and shares is None
 
     def _send_digest(self, row: SessionRow, known: SweepEntry) -> None:
         """Send what is left of an evicted session."""
-        clean = self._ingester.clean_row(plain(row))
+        clean = self._gate.row(plain(row))
         spend = list(spend_of(self._source, row.session.session_uid))
         change = SessionChange(clean, known.cursor, spend=spend, fresh=True)
         self._put(change, _mark(known, row), self._digest(row), evicted=True)
 
     def _digest(self, row: SessionRow) -> DigestRecord | None:
         """Return the digest of a session as it is stored, by the rules of today."""
-        for made in digests_of(self._source, row):
-            made.digest = self._redactor.redact_json(made.digest)
-            made.signals = self._redactor.redact_json(made.signals)
-            return made
-        return None
+        return next(map(self._gate.digest, digests_of(self._source, row)), None)
 
     # -- sending ------------------------------------------------------------------------
 
@@ -473,7 +479,8 @@ class Pusher:
 
         self._batch.append(PushedSession(change, msgspec.msgpack.encode(mark), made, **how))
         self._size += sum(len(words.body) for words in change.words) + len(change.facts)
-        if self._size >= PIECE_BYTES or len(self._batch) >= BATCH_SESSIONS:
+        if self._size >= PIECE_BYTES or len(self._batch) >= self._room:
+            self._room = min(2 * self._room, BATCH_SESSIONS)
             self._flush()
 
     def _flush(self) -> None:
@@ -509,7 +516,7 @@ class Pusher:
         mine = set(ours)
         foreign = {uid: kin for uid, kin in self._kin.items() if not kin <= mine}
         self._target.mark_settled(self._kin.keys() - foreign.keys())
-        for changes in ownership.resolve_ownership(self._target, foreign):
+        for changes in ownership.resolve_ownership(self._target, foreign, self._rules.prices):
             self._target.write(changes)
             stale = [
                 change.row.session.session_uid for change in changes if change.replayed is not None
@@ -521,10 +528,12 @@ class Pusher:
     def _digested_there(self, uid: str) -> Iterator[DigestRecord]:
         row = next(iter(self._target.sessions(Filter(uids=(uid,)))), None)
         if row is not None and row.session.evicted_at is None:
-            yield digest(read_for_digest(self._target, row), row)
+            tasks, others = self._rules.tasks, self._rules.digesters
+            session = read_for_digest(self._target, row)
+            yield digest(session, row, tasks=tasks, others=others)
 
 
-_OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes")
+_OF_ITSELF = ("raw_bytes", "text_bytes", "pack_bytes", "secrets")
 
 
 def _mark(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from thence.agents.handoffs import HandoffHistory, HandoffSettings, HandoffWriter
-from thence.agents.profiles import Agent, HookFile, ToolForm
+from thence.agents.profiles import Agent, HookFile, ToolForm, agents, toolbox_of
 from thence.agents.samples import Machine
 from thence.agents.sessions import load_source
 from thence.format import tools
@@ -39,7 +39,7 @@ _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def labelling(agent: Agent) -> Iterator[str]:
-    """Say what is wrong with what people and the style know the agent by."""
+    """It has a name, a label and colours that pages can show."""
     if not agent.label.strip():
         yield "the label is empty"
     if not _NAME.fullmatch(agent.name):
@@ -51,7 +51,7 @@ def labelling(agent: Agent) -> Iterator[str]:
 
 
 def resuming(agent: Agent) -> Iterator[str]:
-    """Say what is wrong with the command that resumes a session."""
+    """Its command resumes a session, and no id can be taken for an option."""
     if not agent.offers("resume"):
         return
     profile = agent.profile
@@ -67,30 +67,30 @@ def resuming(agent: Agent) -> Iterator[str]:
 
 
 def tool_forms(agent: Agent) -> Iterator[str]:
-    """Say which tools are not known for what they are."""
-    _ = agent.reader  # its tools are known from when it is loaded
+    """Its tools are known for what they are, with the arguments that are needed."""
+    toolbox = toolbox_of((*agents().values(), agent)).of(agent.name)
     known = {kind for kind, _ in tools.TOOLS}
     for kind, names in agent.profile.tools.items():
         if kind not in known:
             yield f"no kind of tool is called {kind}: {', '.join(sorted(known))}"
-        yield from (f"{name} is no {kind}" for name in names if tools.tool_kind(name) != kind)
+        yield from (f"{name} is no {kind}" for name in names if toolbox.kind(name) != kind)
     for what, form in agent.profile.forms.items():
-        yield from _form(what, form)
+        yield from _form(what, form, toolbox)
 
 
-def _form(what: str, form: ToolForm) -> Iterator[str]:
+def _form(what: str, form: ToolForm, toolbox: tools.Toolbox) -> Iterator[str]:
     if what not in FORMS:
         yield f"no form is called {what}: {', '.join(FORMS)}"
         return
     arguments, kind = FORMS[what]
     if form.arguments.keys() != arguments:
         yield f"the form {what} names {', '.join(sorted(arguments))}"
-    elif kind and tools.tool_kind(form.tool) != kind:
+    elif kind and toolbox.kind(form.tool) != kind:
         yield f"{form.tool} is not known as {kind}: name it in `tools`"
 
 
 def settings(agent: Agent) -> Iterator[str]:
-    """Say what our lines do to the agent's settings that they should not."""
+    """Our hooks and our server go into its settings and out again, byte for byte."""
     for file in agent.profile.hooks:
         for body in _bodies(file.form):
             yield from _check_hooks(agent.name, file, body)
@@ -171,7 +171,7 @@ def history(agent: Agent) -> list[JSON]:
 
 
 def handing_over(agent: Agent) -> Iterator[str]:
-    """Say what of a handed session the agent's own reader does not read back."""
+    """A session written for it is read back by its own reader, word for word."""
     if not agent.offers("handoff"):
         return
     if not agent.offers("resume"):
@@ -253,7 +253,7 @@ def _text(block: JSON) -> str:
 
 
 def made_up(agent: Agent) -> Iterator[str]:
-    """Say what is wrong with the made-up sessions."""
+    """Its made-up sessions are found, and always the same."""
     write = agent.sample
     if write is None:
         return

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source
+from thence.agents import Batch, Cursor, File, Mark, Source
+from thence.agents.records import QuietAgent
 from thence.errors import ThenceError
 from thence.format.facts import Block, Fact
 from thence.format.graph import State
@@ -23,9 +24,12 @@ from thence.format.nodes import Is, Node
 from thence.format.normal import derived_id
 from thence.format.records import Usage
 from thence.format.stored import DerivedEvent, StoredEvent, fingerprint
+from thence.format.tools import BUILT_IN
+from thence.memory.gate import Gate
 from thence.memory.growth import Growing
 from thence.memory.ingest import Ingester, IngestResult
-from thence.memory.redact import Redactor
+from thence.memory.pricelist import SHIPPED
+from thence.memory.rulebook import Rulebook
 from thence.memory.search import hits, parse
 from thence.memory.store import (
     DATA_LOSS,
@@ -64,6 +68,7 @@ CHECKS = (
 CANARY = "quetzalcoatlus"
 _LINES = 12  # of a session that grows line by line
 _KEY = b"a key for tests, 32 bytes long!!"
+_RULES = Rulebook(toolbox=BUILT_IN, prices=SHIPPED, domains={}, tasks=None, digesters=None)
 
 
 class StoreSuite:
@@ -208,7 +213,7 @@ class StoreSuite:
         if grown != _comparable(store, "claude:one"):
             yield "a session that grew differs from the same session written at once"
         tail = store.tail("claude:one")
-        if tail is None or tail.has_call("made"):
+        if tail is None or tail.index.has_call("made"):
             yield "a call is known of what was replaced"
         store.remove(["claude:one"], why={})
         if store.tail("claude:one") is not None:
@@ -218,12 +223,12 @@ class StoreSuite:
         """Look up what is stored of a session, and what is not."""
         tail = store.tail("claude:one")
         known = tail is not None and (
-            tail.has_event(new.events[0].event.event_id),
-            tail.has_call("made"),
-            tail.has_bill("one-0"),
-            tail.has_event(7),
-            tail.has_call("another"),
-            tail.has_bill("another"),
+            tail.index.has_event(new.events[0].event.event_id),
+            tail.index.has_call("made"),
+            tail.index.has_bill("one-0"),
+            tail.index.has_event(7),
+            tail.index.has_call("another"),
+            tail.index.has_bill("another"),
         )
         if known != (True, True, True, False, False, False):
             yield f"events, calls and bills are looked up as {known}"
@@ -443,7 +448,7 @@ class StoreSuite:
         for text, expected in (
             (f"project:one {CANARY}", 1),
             ("kind:tool_call flies", 0),
-            ("no", 0),
+            ("absent", 0),
         ):
             hit_count = len(store.search(parse(text)).matches)
             if hit_count != expected:
@@ -528,7 +533,7 @@ class StoreSuite:
 _DAY, _THIRD = ("2026-01-03",), 1_767_398_400_000
 
 
-class _BatchReader:
+class _BatchReader(QuietAgent):
     """An adapter that knows one session."""
 
     name = "claude"
@@ -539,22 +544,10 @@ class _BatchReader:
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:  # noqa: ARG002
         return self._batch
 
-    def roots(self, home: Path, env: object) -> list[Path]:  # noqa: ARG002
-        return []
-
     def find(self, root: Path) -> Iterator[Source]:  # noqa: ARG002
         return iter(())
 
     def at(self, path: Path) -> Source | None:  # noqa: ARG002
-        return None
-
-    def live(self, root: Path) -> Iterator[Live]:  # noqa: ARG002
-        return iter(())
-
-    def prompts(self, root: Path) -> Iterator[AgentPrompt]:  # noqa: ARG002
-        return iter(())
-
-    def keeps_days(self, root: Path) -> int | None:  # noqa: ARG002
         return None
 
 
@@ -598,7 +591,7 @@ def _grow(store: Store, stored: StoredSession, name: str, *texts: str) -> Sessio
 
 
 def _ingest(store: Store, name: str, batch: Batch, stored: StoredSession | None) -> SessionChange:
-    ingester = Ingester(store.blobs, Redactor(key=_KEY))
+    ingester = Ingester(store.blobs, Gate(key=_KEY), _RULES)
     source = Source("claude", name, (File(f"{name}.jsonl"),))
     tail = store.tail(f"claude:{name}") if stored is not None else None
     grown = (

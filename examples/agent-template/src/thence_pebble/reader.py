@@ -5,11 +5,12 @@ It writes one log per session, `~/.pebble/<session>.jsonl`, with one record per 
     {"id": "n1", "parent": null, "speaker": "user", "text": "Hi.", "time": "2026-01-01T00:00:00Z"}
     {"id": "n2", "parent": "n1", "speaker": "pebble", "tool": "ls", "input": {"path": "."}}
     {"id": "n3", "parent": "n2", "speaker": "tool", "call": "n2", "text": "a.txt"}
-    {"id": "n4", "parent": "n3", "speaker": "pebble", "text": "One file.", "tokens": [12, 3]}
+    {"id": "n4", "parent": "n3", "speaker": "pebble", "text": "One file.", "tokens": [12, 3],
+     "model": "claude-sonnet-4-5"}
 
-`parent` is the record that this one follows, `tokens` are those of input and output, and
-`"ends_turn": true` marks the last record of a turn. Records about the session, such as
-`{"cwd": "/home/dev"}`, have no id and are not part of the conversation.
+`parent` is the record that this one follows, `tokens` are those of input and output, `"failed":
+true` marks a result that is an error, and `"ends_turn": true` the last record of a turn. Records
+about the session, such as `{"cwd": "/home/dev"}`, have no id and are not part of the conversation.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Pebble:
         return self._source(path) if is_ours else None
 
     def _source(self, path: Path) -> Source:
-        # "log" names the file inside its session. It must stay the same when the file is moved.
+        # "log" names the file inside its session. It must stay the same when the file is moved. The
+        # last value is the folder that roots() names: thence resume sets $PEBBLE_HOME to it.
         return Source(self.name, path.stem, (File(str(path), "log"),), str(path.parent))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
@@ -121,6 +123,7 @@ class PebbleLog:
             offset=record.place.offset,
             usage=usage,
             usage_key=record_id if usage else None,
+            model=word(value.get("model")) or None,  # gives the tokens a price
             about={"cwd": value["cwd"]} if word(value.get("cwd")) else {},
         )
 
@@ -132,7 +135,8 @@ def _block(value: dict[str, JSON], record_id: str, speaker: str) -> Block:
     text = word(value.get("text"))
     if speaker == "tool":
         call = word(value.get("call")) or None
-        return Block("tool_result", "tool", one_line(text), text, call=call)
+        failed = value.get("failed") is True
+        return Block("tool_result", "tool", one_line(text), text, call=call, failed=failed)
     if tool := word(value.get("tool")):
         return Block("tool_call", "assistant", tool, value.get("input"), tool, record_id)
     content = {"type": "text", "text": text}

@@ -26,6 +26,7 @@ from thence.agents.records import (
     LineReader,
     answer,
     call,
+    fields,
     moment,
     note,
     prompt,
@@ -149,6 +150,9 @@ def _edges(content: Plain, end: int) -> tuple[str, str]:
 class AiderChat(LineReader):
     """The lines of one history."""
 
+    carries = ("block", "number", "blank", "bills", "edits", "time", "chat", "fresh")
+    """What later lines need to know, beside the model."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         carried = self._carried
@@ -162,24 +166,14 @@ class AiderChat(LineReader):
         self._edits = count(carried.get("edits"))
         self._time = word(carried.get("time")) or None
         self._model = word(carried.get("model")) or None
-        self._has_chat = carried.get("chat") is True
+        self._chat = carried.get("chat") is True
         """A chat has started before."""
-        self._is_fresh = carried.get("fresh") is True
+        self._fresh = carried.get("fresh") is True
         """The model knows nothing of the chats before: none was restored so far."""
 
     def carry(self) -> JSON:
         """Return what later lines need to know."""
-        return {
-            "block": self._block,
-            "number": self._number,
-            "blank": self._blank,
-            "bills": self._bills,
-            "edits": self._edits,
-            "time": self._time,
-            "model": files.clean_carry(self._model or ""),
-            "chat": self._has_chat,
-            "fresh": self._is_fresh,
-        }
+        return {"model": files.clean_carry(self._model or ""), **fields(super().carry())}
 
     def facts(self, entry: RawRecord) -> Iterator[Fact]:
         """Yield the facts of one line."""
@@ -208,9 +202,9 @@ class AiderChat(LineReader):
         self, entry: RawRecord, type_: str, *parts: Block, flags: int = 0, **more: Any
     ) -> Fact:
         parent: str | None = PREVIOUS
-        if self._is_fresh and type_ not in ("start", "note"):
+        if self._fresh and type_ not in ("start", "note"):
             # Only now is it known that aider did not restore the chats before.
-            parent, flags, self._is_fresh = None, flags | Is.CLEARS, False
+            parent, flags, self._fresh = None, flags | Is.CLEARS, False
         calls, answers = more.pop("calls", ()), more.pop("answers", ())
         node = Node(self._name(entry), parent, flags, calls=calls, answers=answers)
         return self._fact(
@@ -221,7 +215,7 @@ class AiderChat(LineReader):
         """Return the start of a chat: the model knows nothing of those before, unless told so."""
         self._begin("")
         self._time = _local_time(time)
-        self._is_fresh, self._has_chat = self._has_chat, True
+        self._fresh, self._chat = self._chat, True
         return self._event(
             entry,
             "start",
@@ -269,7 +263,7 @@ class AiderChat(LineReader):
         elif match := _VERSION.match(words):
             about["version"] = match[1]
         if words == RESTORED:
-            self._is_fresh = False
+            self._fresh = False
         flags = Is.INTERRUPTS | Is.BY_USER if _INTERRUPTED.match(words) else 0
         return self._event(entry, "note", shown, flags=flags, about=about)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from thence.agents.claude import text as texts
-from thence.format import tools
-from thence.format.facts import TYPED, Block, CallStatus, message_blocks
+from thence.format.facts import TYPED, Block, CallStatus, message_blocks, result_block
 from thence.format.nodes import Is
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
@@ -53,9 +52,8 @@ def assistant_blocks(content: JSON) -> tuple[Block, ...]:
             return (Block("thinking", "assistant", one_line(word(block.get("thinking"))), block),)
         if kind == "tool_use":
             tool, asked, call = word(block.get("name")), block.get("input"), block.get("id")
-            line = tools.summary(tool, asked)
             call = call if isinstance(call, str) else None
-            return (Block("tool_call", "assistant", line, asked, tool, call),)
+            return (Block("tool_call", "assistant", "", asked, tool, call),)
     return message_blocks(content, "assistant")
 
 
@@ -83,7 +81,7 @@ def user_blocks(content: JSON, *, human: bool) -> tuple[tuple[Block, ...], int]:
 def _part(block: Record, *, human: bool) -> tuple[Block, int]:
     kind = block.get("type")
     if kind == "tool_result":
-        return _result(block), 0
+        return result_block(block), 0
     if kind != "text":
         if human:
             return Block("user_msg", "user", "", block), Is.PROMPT
@@ -96,20 +94,6 @@ def _part(block: Record, *, human: bool) -> tuple[Block, int]:
         return Block("user_msg", "user", one_line(prompt), block), Is.PROMPT
     flags = Is.INTERRUPTS | Is.BY_USER if text.startswith(texts.INTERRUPTS) else 0
     return Block("lifecycle", "user", texts.note(text), block), flags
-
-
-def _result(block: Record) -> Block:
-    content, wrong, call = block.get("content"), block.get("is_error"), block.get("tool_use_id")
-    text = content if isinstance(content, str) else text_of(content)
-    return Block(
-        "tool_result",
-        "tool",
-        one_line(text),
-        content,
-        None,
-        call if isinstance(call, str) else None,
-        wrong if isinstance(wrong, bool) else None,
-    )
 
 
 def is_repair(result: Block) -> bool:

@@ -4,37 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from thence.agents import File, Mark
 from thence.agents.claude.fields import Record
+from thence.agents.records import LineReader
 from thence.format.codec import RawRecord
-from thence.format.facts import Fact, line_name
-from thence.format.nodes import Is, Node
-from thence.format.records import JSON
+from thence.format.facts import Fact
 
 
-class ClaudeDocument:
+class ClaudeDocument(LineReader):
     """A small JSON file beside a transcript."""
-
-    def __init__(self, file: File, mark: Mark) -> None:
-        self._file = file
-        self._generation = mark.generation
-
-    def carry(self) -> JSON:
-        """Nothing: a document is read whole."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return what a document says of the session; it is no event."""
-        about = self._about(entry.value)
-        if about:
-            name = Node(line_name(self._file.key, entry.raw), flags=Is.INTERNAL)
-            yield Fact(
-                name,
-                "document",
-                file=self._file.key,
-                generation=self._generation,
-                line=entry.place.line,
-                about=about,
-            )
+        if about := self._about(entry.value):
+            yield self._document(entry, "document", about=about)
 
     def _about(self, value: Record) -> Record:
         what, _, name = self._file.key.partition("/")

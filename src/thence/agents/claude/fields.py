@@ -8,20 +8,13 @@ from thence.agents.claude import text as texts
 from thence.format.fact_assembly import MAX_UNDERSTATED_TOKENS
 from thence.format.facts import Fact
 from thence.format.nodes import Span
-from thence.format.records import JSON, Usage, count, text_of, time_text, word
+from thence.format.records import JSON, Usage, count, text_of, word
 
 Record = dict[str, JSON]
 
 _RECORD_KEYS = frozenset({"uuid", "sessionId", "leafUuid", "snapshot", "messageId", "agentId"})
 
 MAX_REMEMBERED = 256  # names of one kind that are remembered; older ones are forgotten
-
-
-def moment_of(ts: JSON) -> str | None:
-    """Return a time that is a number: seconds since 1970, or thousandths of them."""
-    if isinstance(ts, bool) or not isinstance(ts, (int, float)):
-        return None
-    return word(time_text(ts, per_second=1000 if ts > 1e11 else 1)) or None
 
 
 def prompt_marks(fact: Fact) -> list[int]:

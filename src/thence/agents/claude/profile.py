@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
-
-EVENTS = (
-    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
-    *("Notification", "Stop", "SessionEnd"),
-)
-"""Of the nine events that every version knows. An older client that meets one it does not know
-drops the whole file. The two around each tool call are left out: the log is written without them,
-and they would cost a process per call."""
+from thence.agents.profiles import USUAL_EVENTS, BriefHook, HookFile, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Claude Code",
@@ -41,7 +33,11 @@ PROFILE = Profile(
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
     hooks=(
-        HookFile("settings.json", EVENTS, brief=BriefHook(matcher="startup|resume|clear|compact")),
+        HookFile(
+            "settings.json",
+            USUAL_EVENTS,
+            brief=BriefHook(matcher="startup|resume|clear|compact"),
+        ),
     ),
     servers=ServerFile(".claude.json", is_beside=True),
     handoff="thence.agents.claude.handoff:WRITER",

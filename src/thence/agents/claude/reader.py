@@ -8,6 +8,7 @@ Nothing but these is opened; a name from a transcript leads to no other folder.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from thence import system
 from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, contents, files
 from thence.agents.claude import sources
-from thence.agents.records import moment, text
+from thence.agents.records import moment, start_ticks, text
 from thence.format.codec import RawRecord, objects
 from thence.format.records import JSON, word
 
@@ -90,18 +91,12 @@ class Claude:
 
     def prompts(self, root: Path) -> Iterator[AgentPrompt]:
         """Yield the prompts typed in the terminal, oldest first, pasted texts put in."""
-        try:
-            handle = files.open_regular(str(root / "history.jsonl"))
-        except OSError:
-            return
-        try:
+        with contextlib.suppress(OSError), files.opened(str(root / "history.jsonl")) as handle:
             if os.fstat(handle).st_size > _MAX_HISTORY_BYTES:
                 return
             for entry in objects(contents.Plain(handle).chunks(0)):
                 if isinstance(entry, RawRecord) and isinstance(entry.value.get("display"), str):
                     yield _prompt(root, entry.value)
-        finally:
-            os.close(handle)
 
     def keeps_days(self, root: Path) -> int | None:
         """After how many days the client deletes a session that nobody opened again."""
@@ -113,7 +108,7 @@ def _open_records(source: Source, file: File, mark: Mark) -> ClaudeLog | ClaudeD
     from thence.agents.claude.documents import ClaudeDocument
     from thence.agents.claude.records import ClaudeLog
 
-    return ClaudeDocument(file, mark) if file.is_document else ClaudeLog(source, file, mark)
+    return ClaudeDocument(source, file, mark) if file.is_document else ClaudeLog(source, file, mark)
 
 
 def _root_of(path: Path) -> Path:
@@ -128,19 +123,10 @@ def _is_running(pid: int, started: JSON) -> bool:
     """Whether a process is there, and, where that can be told, is still the same one."""
     if pid <= 0 or not system.is_running(pid):
         return False
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return True  # no such file system here
-    return _is_same_start(stat, started)
-
-
-def _is_same_start(stat: bytes, started: JSON) -> bool:
-    """Compare the start that the client noted with that of the process which has its number."""
-    fields = stat.rpartition(b")")[2].split()
-    if not isinstance(started, str) or not started.isdigit() or len(fields) < 20:
+    ticks = start_ticks(pid)
+    if ticks is None or not isinstance(started, str) or not started.isdigit():
         return True
-    return int(fields[19]) == int(started)
+    return ticks == int(started)
 
 
 def _prompt(root: Path, line: dict[str, JSON]) -> AgentPrompt:

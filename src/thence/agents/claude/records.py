@@ -26,12 +26,12 @@ from thence.agents.claude.fields import (
     digest_of,
     error_text,
     is_small_bill,
-    moment_of,
     preserved_span,
     prompt_marks,
     remember,
 )
 from thence.agents.files import clean_carry
+from thence.agents.records import moment
 from thence.format.codec import RawRecord
 from thence.format.facts import (
     MIRRORED,
@@ -225,7 +225,7 @@ class ClaudeLog:
         return Fact(
             node,
             kind,
-            ts if type(ts) is str else moment_of(ts),
+            ts if type(ts) is str else moment(ts),
             parts,
             self._key,
             channel,
@@ -448,7 +448,7 @@ class ClaudeLog:
         fact = Fact(  # by place: with names for so many fields this takes twice as long
             node,
             "assistant",
-            ts if type(ts) is str else moment_of(ts),
+            ts if type(ts) is str else moment(ts),
             parts,
             self._key,
             channel,

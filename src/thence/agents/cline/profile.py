@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile
+from thence.agents.profiles import HookFile, OldSessions, Profile, ServerFile
+
+_OLD = "versions before 3 and of the VS Code extension"
+_EDITORS = tuple(
+    f"{place}/globalStorage/saoudrizwan.claude-dev"
+    for place in (
+        ".config/*/User",
+        "Library/Application Support/*/User",
+        "AppData/Roaming/*/User",
+        ".vscode-server/data/User",
+    )
+)
 
 EVENTS = ("TaskStart", "TaskComplete", "TaskError", "TaskCancel", "SessionShutdown")
 
@@ -35,6 +46,12 @@ PROFILE = Profile(
         "data/settings/cline_mcp_settings.json",
         config_variable="CLINE_DIR",
         config_folder=".cline",
+    ),
+    older=(
+        OldSessions("data/tasks/*/api_conversation_history.json", _OLD, names="folder"),
+        OldSessions(
+            "tasks/*/api_conversation_history.json", _OLD, folders=_EDITORS, names="folder"
+        ),
     ),
     sample="thence.agents.cline.sample:write",
 )

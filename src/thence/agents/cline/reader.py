@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents import File, Live, Source, files
 from thence.agents.cline.names import COMPACTION, MESSAGES
-from thence.agents.records import QuietAgent, is_running, roots_of, text
+from thence.agents.records import QuietAgent, is_running, text
 
 _MAX_IDLE_DAYS = 7  # a session that runs was written to in the last days
 
@@ -25,12 +25,13 @@ class Cline(QuietAgent):
 
     name = "cline"
     looks_for = "data/sessions/ID/ID.messages.json"
+    opens = "thence.agents.cline.messages:open_records"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the folders that variables name, and the usual one."""
         named = [env.get(name) for name in ("CLINE_SESSION_DATA_DIR", "CLINE_DATA_DIR")]
         own = [Path(folder).expanduser() for folder in named if folder]
-        return list(dict.fromkeys([*own, *roots_of(home, env, "CLINE_DIR", ".cline")]))
+        return list(dict.fromkeys([*own, *super().roots(home, env)]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions: in Cline's folder, in its folder of data, or in that of sessions."""
@@ -50,12 +51,6 @@ class Cline(QuietAgent):
             return None
         own = {name for file in source.files for name in (file.path, *file.beside)}
         return source if path == folder or str(path) in own else None
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.cline.messages import open_records
-
-        return files.read(source, cursor, open_records)
 
     def live(self, root: Path) -> Iterator[Live]:
         """Yield the sessions whose card names a process that runs."""

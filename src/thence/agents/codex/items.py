@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from thence.format import output, tools
+from thence.agents.records import integer_of, line_of, parse_arguments
+from thence.format import output
 from thence.format.facts import RECORDED, Block, CallStatus
 from thence.format.normal import Kind, one_line
 from thence.format.records import JSON, count, text_of, word
@@ -202,26 +203,16 @@ def call_block(item: Item) -> Block:
         tool, arguments = kind.removesuffix("_call"), item.get("action")
     else:
         tool = tool or kind.removesuffix("_call")
-        arguments = _arguments(item.get("arguments"))
+        arguments = parse_arguments(item.get("arguments"))
     call = call_id(item) if kind not in SERVED else None
     # Without an id no result can answer it: shown, but not sent as a call.
     role = "system" if call is None else "assistant"
-    return Block("tool_call", role, tools.summary(tool, arguments), arguments, tool, call)
+    return Block("tool_call", role, "", arguments, tool, call)
 
 
 def call_id(item: Item) -> str | None:
     """Return the id that a call and its result share."""
     return word(item.get("call_id")) or word(item.get("id")) or None
-
-
-def _arguments(raw: JSON) -> JSON:
-    if not isinstance(raw, str):
-        return raw
-    try:
-        value = msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
-        return raw
-    return value if isinstance(value, dict) else raw
 
 
 def result_block(item: Item) -> Block:
@@ -283,7 +274,7 @@ def _history_blocks(item: JSON) -> list[Block]:
     if kind in CALLS:
         call = call_block(item)
         payload = {"type": "tool_use", "id": call.call, "name": call.tool, "input": call.payload}
-        return [Block("lifecycle", call.role, call.summary, payload)]
+        return [Block("lifecycle", call.role, line_of(call), payload)]
     if kind in RESULTS:
         result = decoded_result(result_block(item))
         payload = {
@@ -305,8 +296,7 @@ def call_statuses(record: Item) -> tuple[CallStatus, ...]:
     call = word(record.get("call_id")) or word(record.get("id"))
     if not call:
         return ()
-    code = record.get("exit_code")
-    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    code = integer_of(record.get("exit_code"))
     failed = code != 0 if code is not None else _has_failed(record)
     return (CallStatus(call, failed, code, _duration_ms(record.get("duration"))),)
 

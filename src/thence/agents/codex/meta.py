@@ -94,10 +94,3 @@ def usage_of(value: JSON) -> Usage | None:
     return Usage(
         input_tokens - cached - written, count(value.get("output_tokens")), written, cached
     )
-
-
-def version(value: JSON) -> tuple[int, int]:
-    """Return the first two numbers of a version; 0 for what is none."""
-    numbers = word(value).split(".")
-    major, minor = (*numbers, "", "")[:2]
-    return count(major), count(minor)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
-
-EVENTS = (
-    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
-    *("Stop", "SessionEnd"),
-)
+from thence.agents.profiles import SILENT_EVENTS, BriefHook, HookFile, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Codex",
@@ -56,7 +51,7 @@ PROFILE = Profile(
     },
     hooks=(
         HookFile("config.toml", form="notify"),
-        HookFile("hooks.json", EVENTS, brief=BriefHook()),
+        HookFile("hooks.json", SILENT_EVENTS, brief=BriefHook()),
     ),
     servers=ServerFile(
         "config.toml", form="toml", key="mcp_servers", more={"startup_timeout_sec": 60}

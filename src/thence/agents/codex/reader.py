@@ -20,10 +20,9 @@ from pathlib import Path
 import msgspec
 
 from thence.agents import AgentPrompt, Batch, Cursor, File, Source, files
-from thence.agents.codex.items import Item
 from thence.agents.codex.meta import head_of
 from thence.agents.codex.records import RolloutReader, is_ours, is_record
-from thence.agents.records import QuietAgent, lines_of, moment
+from thence.agents.records import QuietAgent, first_records, folder_above, lines_of, moment
 from thence.format.facts import Fact
 from thence.format.nodes import Node
 from thence.format.records import JSON, word
@@ -37,8 +36,7 @@ HISTORY = "history.jsonl"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NAME = re.compile(rf"rollout-.*?({_UUID})(?:_({_UUID}))?\.jsonl(?:\.zst)?$")
 _PACKED = ".zst"
-_HEAD_BYTES = 256 << 10  # bytes in which a log shows whose it is; the first line holds instructions
-_MAX_HEAD_LINES = 16
+_HEAD = 256 << 10, 16  # bytes and lines that show whose a log is; the first line is a long one
 _MAX_DEPTH = 4  # year, month, day
 
 
@@ -72,14 +70,12 @@ class Codex(QuietAgent):
         if path.is_symlink() or not path.is_file():
             return None
         named = _NAME.fullmatch(path.name)
-        if named is None and not any(map(is_ours, _first_records(str(path)))):
+        if named is None and not any(map(is_ours, first_records(str(path), *_HEAD))):
             return None
         thread, key = _identity(str(path))
         root = _root(path)
-        if named is not None:
-            for source in _around(self, root, thread):
-                if any(file.path == str(path) for file in source.files):
-                    return source
+        if named is not None and (source := self.holder(root, path)) is not None:
+            return source
         return Source(self.name, thread, (File(str(path), key),), str(root))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
@@ -132,7 +128,7 @@ def _identity(path: str) -> tuple[str, str]:
         thread, segment = named.groups()
         return thread.lower(), (segment or thread).lower()
     plain = base.removesuffix(_PACKED).removesuffix(".jsonl")
-    head = next(filter(None, map(head_of, _first_records(path))), {})
+    head = next(filter(None, map(head_of, first_records(path, *_HEAD))), {})
     thread = word(head.get("id")) or plain
     return thread, thread
 
@@ -158,10 +154,7 @@ def _current_file(file: File) -> File:
 
 def _root(path: Path) -> Path:
     """Return Codex's folder for one of its files; of a loose file the folder it lies in."""
-    for above in list(path.parents)[: _MAX_DEPTH + 1]:
-        if above.name in LOGS:
-            return above.parent
-    return path.parent
+    return folder_above(path, *LOGS, steps=_MAX_DEPTH + 1) or path.parent
 
 
 def _rollouts(root: str) -> Iterator[str]:
@@ -173,25 +166,7 @@ def _rollouts(root: str) -> Iterator[str]:
                 yield entry.path
 
 
-def _around(adapter: Codex, root: Path, thread: str) -> Iterator[Source]:
-    return (source for source in adapter.find(root) if source.session == thread)
-
-
 # -- contents -------------------------------------------------------------------------------
-
-
-def _first_records(path: str) -> list[Item]:
-    """Return the first few records of a file, whatever it is."""
-    head = files.start_of(path, _HEAD_BYTES) or b""
-    records: list[Item] = []
-    for raw in head.split(b"\n", _MAX_HEAD_LINES)[:_MAX_HEAD_LINES]:
-        try:
-            value = msgspec.json.decode(raw)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            records.append(value)
-    return records
 
 
 def _names(path: str) -> dict[str, Fact]:

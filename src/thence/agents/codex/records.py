@@ -1,7 +1,7 @@
 """The records of one rollout as facts: what every line says by itself.
 
 Text stands in `response_item`s; events that repeat it are book-keeping and give no more than how
-calls went. Bills are `token_usage_record`s of the own thread. Older clients write running totals
+calls went. Bills are `token_usage_record`s of the own thread. A log without them has running totals
 only, which repeat, start again when a session is resumed, and in a fork begin with what its
 parent spent: here they become the total of this very file, which only grows. What a resume must
 know of earlier lines is small and travels in the carry.
@@ -25,7 +25,6 @@ from thence.agents.codex.meta import (
     is_bare_head,
     ties,
     usage_of,
-    version,
 )
 from thence.agents.files import clean_carry
 from thence.format import derived_events
@@ -51,9 +50,6 @@ CUT_OFF = "a response was cut off before its usage was written"
 
 _MIGRATED = re.compile(r"item-\d+")
 """Ids that a migration of old rollouts gives to items."""
-
-BILLS_SINCE = (0, 157)
-"""The first version that writes a bill for every response."""
 
 _MAX_KIN = 32  # sessions that one log may name as owners of its first lines
 _MAX_TURNS = 1 << 31  # more than any log holds
@@ -344,7 +340,6 @@ class RolloutReader:
         state = self._state
         content.mine = True
         state.own = clean_carry(word(meta.get("id"))) or self._session
-        state.bills = version(meta.get("cli_version")) >= BILLS_SINCE
         content.edges = self._kin(meta)
         state.kin = [clean_carry(edge.session) for edge in content.edges]
         start = meta.get("subagent_history_start_ordinal")

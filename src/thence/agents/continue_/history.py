@@ -41,7 +41,7 @@ from thence.format import codec
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, calls_of
 from thence.format.nodes import Is
-from thence.format.records import blocks, count, text_of, word
+from thence.format.records import blocks, count, parse_json, text_of, word
 
 NOT_BILLED = "the compaction request is not in the log"
 
@@ -216,12 +216,6 @@ def _began(path: str) -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def _listed_times(path: str, _written: int) -> dict[str, str]:
-    import msgspec
-
-    raw = files.read_small(path)
-    try:
-        rows = objects(msgspec.json.decode(raw)) if raw else []
-    except (ValueError, RecursionError):
-        rows = []
+    rows = objects(parse_json(files.read_small(path)))
     times = ((word(row.get("sessionId")), count(row.get("dateCreated"))) for row in rows)
     return {name: word(moment(since)) for name, since in times if name and since}

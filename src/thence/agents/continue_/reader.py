@@ -8,12 +8,12 @@ does not list running sessions.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents import File, Source, files
 from thence.agents.continue_.names import LIST
-from thence.agents.records import QuietAgent, roots_of
+from thence.agents.records import QuietAgent
 
 
 class Continue(QuietAgent):
@@ -21,10 +21,7 @@ class Continue(QuietAgent):
 
     name = "continue"
     looks_for = "sessions/ID.json"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the folder that the variable names, and the usual one."""
-        return roots_of(home, env, "CONTINUE_GLOBAL_DIR", ".continue")
+    opens = "thence.agents.continue_.history:ContinueHistory"
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions."""
@@ -45,12 +42,6 @@ class Continue(QuietAgent):
             return None
         above = path.parent.parent if path.parent.name == "sessions" else path.parent
         return _source(str(path), path.name, str(above))
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.continue_.history import ContinueHistory
-
-        return files.read(source, cursor, ContinueHistory)
 
 
 def _source(path: str, name: str, root: str) -> Source:

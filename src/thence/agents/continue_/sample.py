@@ -6,13 +6,11 @@ import json
 from datetime import datetime, timedelta
 
 from thence.agents.continue_.names import LIST
-from thence.agents.continue_.profile import PROFILE
 from thence.agents.samples import (
     Machine,
     Record,
     SampleHistory,
     SampleMessage,
-    by_forms,
     history,
     put_document,
 )
@@ -22,16 +20,10 @@ MODEL = "claude-sonnet-4-5"
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home, and the list that names it."""
-    call = by_forms(PROFILE.forms)
-    story = history("continue", "lamp", machine, now - timedelta(hours=105), call)
+    story = history("continue", "lamp", machine, now - timedelta(hours=105))
     folder, last = machine.home / "sessions", story.messages[-1].at
-    results = {
-        message.content[0]["tool_use_id"]: message.content[0]
-        for message in story.messages
-        if message.content[0]["type"] == "tool_result"
-    }
     items = [
-        _item(message, results, story)
+        _item(message, story)
         for message in story.messages
         if message.content[0]["type"] != "tool_result"
     ]
@@ -41,7 +33,7 @@ def write(machine: Machine, now: datetime) -> None:
     put_document(folder / LIST, [{**row, "messageCount": len(items)}], last)
 
 
-def _item(message: SampleMessage, results: dict[str, Record], story: SampleHistory) -> Record:
+def _item(message: SampleMessage, story: SampleHistory) -> Record:
     block = message.content[0]
     inner: Record = {"role": message.role, "content": block.get("text", "")}
     out: Record = {"message": inner, "contextItems": []}
@@ -52,7 +44,8 @@ def _item(message: SampleMessage, results: dict[str, Record], story: SampleHisto
     if block["type"] == "tool_use":
         function = {"name": block["name"], "arguments": json.dumps(block["input"])}
         call = {"id": block["id"], "type": "function", "function": function}
-        code, output = story.exit_codes[block["id"]], results[block["id"]]["content"]
+        code = story.exit_codes[block["id"]]
+        output = story.results()[block["id"]].content[0]["content"]
         failed = f"Error executing tool {block['name']}: Error (exit code {code}): {output}"
         shown = [{"content": failed if code else output, "name": "Tool Result"}]
         state = {"toolCallId": block["id"], "toolCall": call, "output": shown}

@@ -20,6 +20,7 @@ from thence.agents.records import (
     call,
     fields,
     injected_text,
+    integer_of,
     moment,
     note,
     objects,
@@ -43,7 +44,7 @@ from thence.format.facts import (
 )
 from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, count, word
+from thence.format.records import Usage, count, word
 
 COMPACTION = "the compaction request is not in the log"
 
@@ -62,6 +63,9 @@ def is_record(value: Record) -> bool:
 
 class CopilotEvents(LineReader):
     """The events of one log."""
+
+    carries = ("bills", "runs", "thought", "requests")
+    """How the log is billed, and the last thought and requests."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
@@ -86,16 +90,6 @@ class CopilotEvents(LineReader):
             "abort": self._abort,
             "subagent.started": self._subagent,
         }
-
-    def carry(self) -> JSON:
-        """Return how the log is billed, and the last thought and requests."""
-        known = {
-            "bills": self._bills,
-            "runs": self._runs,
-            "thought": self._thought,
-            "requests": self._requests,
-        }
-        return {name: value for name, value in known.items() if value} or None
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one event."""
@@ -180,8 +174,7 @@ class CopilotEvents(LineReader):
         content = fields(data.get("result")).get("content")
         if not isinstance(content, (str, list)):
             content = word(error.get("message"))
-        code = fields(data.get("shellExecution")).get("exitCode")
-        code = code if isinstance(code, int) and not isinstance(code, bool) else None
+        code = integer_of(fields(data.get("shellExecution")).get("exitCode"))
         done = data.get("success")
         # "Success" is said of a command that ran, however it ended: its exit code decides then.
         failed = (

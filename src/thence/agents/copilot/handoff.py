@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from thence.agents.handoffs import HandoffHistory, HandoffWriter, runs
-from thence.format.records import JSON, blocks, text_of, word
+from thence.agents.handoffs import HandoffHistory, HandoffWriter, message_runs
+from thence.format.records import JSON, text_of, word
 
 WRITTEN_AS_VERSION: Final = "1.0.102"
 """The version whose events these are."""
@@ -69,17 +69,15 @@ def _events(bound: HandoffHistory) -> Iterator[JSON]:
 
 def _message_events(bound: HandoffHistory, message: JSON) -> Iterator[tuple[str, JSON]]:
     """Yield the events of one message: type and data."""
-    content = blocks(message["content"])
-    if message["role"] == "assistant":
-        yield from _answer(bound, content)
-        return
-    for kind, run in runs(content):
-        if kind == "result":
+    for kind, run in message_runs(message):
+        if kind == "answer":
+            yield from _answer(bound, run)
+        elif kind == "result":
             yield from (("tool.execution_complete", _result(block)) for block in run)
-            continue
-        text = "\n\n".join(word(block.get("text")) for block in run)
-        source = {"source": "system"} if kind == "recorded" else {}
-        yield "user.message", {"content": text, "transformedContent": text, **source}
+        else:
+            text = "\n\n".join(word(block.get("text")) for block in run)
+            source = {"source": "system"} if kind == "recorded" else {}
+            yield "user.message", {"content": text, "transformedContent": text, **source}
 
 
 def _answer(bound: HandoffHistory, content: list[JSON]) -> Iterator[tuple[str, JSON]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, OldSessions, Profile, ServerFile, ToolForm
 
 EVENTS = (
     *("sessionStart", "userPromptSubmitted", "subagentStop", "preCompact"),
@@ -43,5 +43,6 @@ PROFILE = Profile(
         *("abort", "hook.*", "tool.*", "assistant.*", "session.*", "system.*", "subagent.*"),
         *("user.message", "permission.*", "human_response.recorded", "skill.invoked"),
     ),
+    older=(OldSessions("history-session-state/*.json", "versions of 2025"),),
     sample="thence.agents.copilot.sample:write",
 )

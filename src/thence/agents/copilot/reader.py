@@ -9,19 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Live, Source, files
-from thence.agents.records import (
-    QuietAgent,
-    Record,
-    first_records,
-    is_running,
-    roots_of,
-    subfolders,
-    text,
-)
+from thence.agents.records import QuietAgent, Record, first_records, is_running, subfolders, text
 from thence.format.facts import Fact
 from thence.format.nodes import Is, Node
 
@@ -40,10 +32,7 @@ class Copilot(QuietAgent):
 
     name = "copilot"
     looks_for = "session-state/ID/events.jsonl"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the folder that the variable names, and the usual one."""
-        return roots_of(home, env, "COPILOT_HOME", ".copilot")
+    opens = "thence.agents.copilot.events:CopilotEvents"
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions: folders with a log, and logs of older versions beside them."""
@@ -80,9 +69,7 @@ class Copilot(QuietAgent):
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor; the title is looked up when there is something."""
-        from thence.agents.copilot.events import CopilotEvents, is_record
-
-        batch = files.read(source, cursor, CopilotEvents, is_record=is_record)
+        batch = super().read(source, cursor)
         if batch.events and (title := _title_of(source)) is not None:
             batch.events.append(title)
         return batch

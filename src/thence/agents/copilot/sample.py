@@ -5,16 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from thence.agents.copilot.handoff import files
-from thence.agents.copilot.profile import PROFILE
 from thence.agents.samples import (
     Machine,
     Record,
-    by_forms,
     handoff_history_of,
     history,
     made_id,
     put,
-    put_documents,
+    written_logs,
 )
 
 MODEL = "gpt-5.5"
@@ -22,19 +20,17 @@ MODEL = "gpt-5.5"
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("copilot", "lamp", machine, now - timedelta(hours=31), call)
-    answers = iter([message for message in story.messages if message.tokens is not None])
-    for path, records in put_documents(machine.home, files(handoff_history_of(story, MODEL))):
+    story = history("copilot", "lamp", machine, now - timedelta(hours=31))
+    bills = story.bills()
+    for path, records in written_logs(machine.home, files(handoff_history_of(story, MODEL))):
         events: list[Record] = []
         for event in records:
-            event.pop("handedFrom", None)
-            event["data"].pop("thenceHandoff", None)
             if event["type"] == "tool.execution_complete":
                 code = story.exit_codes[event["data"]["toolCallId"]]
                 event["data"] |= {"success": True, "shellExecution": {"exitCode": code}}
             events.append(event)
-            if event["type"] == "assistant.message" and (tokens := next(answers).tokens):
+            if event["type"] == "assistant.message":
+                tokens = next(bills)
                 usage = {
                     "inputTokens": tokens.fresh + tokens.cached,
                     "cacheReadTokens": tokens.cached,

@@ -3,28 +3,35 @@
 Messages are linked by their ids. The first line of a log has title and folder; the client writes it
 anew, and with it the whole log. No message has a bill: a document beside the log has the total of
 the session, and what it grows by from one read to the next is billed. A fork is a copy of messages
-up to one that its first line names; its total starts at 0.
+up to one that its first line names; its total starts at 0. A compaction goes on in a session that
+names its parent alone: its total starts with the parent's, which is told as the parent's own.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
+
+import msgspec
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.documents import TotalReader
-from thence.agents.records import LineReader, Record, fields, injected_text, moment, note, text
-from thence.format.codec import RawRecord
-from thence.format.facts import (
-    Block,
-    CallStatus,
-    Edge,
-    Fact,
-    answers_of,
-    calls_of,
-    message_blocks,
+from thence.agents.records import (
+    LineReader,
+    Record,
+    fields,
+    first_records,
+    injected_text,
+    lines_of,
+    moment,
+    note,
+    text,
 )
+from thence.format.codec import RawRecord
+from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of, message_blocks
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, text_of, word
@@ -35,6 +42,10 @@ _FAILED = ("error", "failed")
 _CUSTOM = "custom:"
 
 NO_TOTAL = "the document with the session's total is missing"
+TAKEN_OVER = "what the total has in it of the session before the compaction is not known"
+_LOG = ".jsonl"
+_HEAD_LINES, _START_BYTES = 3, 4096  # of a log, to find out what it goes on from
+_MAX_SIBLINGS = 1000  # logs beside one that are looked at so
 _TOKEN_KEYS = ("inputTokens", "outputTokens", "cacheCreationTokens", "cacheReadTokens")
 
 
@@ -60,20 +71,85 @@ class DroidTotals(TotalReader):
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         # To archive a session writes the document, too: the last line of the log is older then.
-        logged = files.measure_source(Source(source.adapter, source.session, source.files[:1]))[1]
-        written = mark.mtime_ns / 10**9
+        logged, written = (
+            files.measure_source(Source(source.adapter, source.session, (part,)))[1]
+            for part in (source.files[0], file)
+        )
         is_archived = bool(logged) and written - logged > MAX_WRITE_DELAY_S
         self._moment = moment(logged if is_archived else written)
+        self._log = source.files[0].path
 
     def total(self, entry: RawRecord) -> tuple[Usage, str | None] | None:
         """Return the total of the session without its subagents, which have totals of their own."""
-        usage = fields(entry.value.get("tokenUsage"))
-        counts = Usage(*(count(usage.get(name)) for name in _TOKEN_KEYS))
-        return counts, _model(entry.value.get("model"))
+        return _total_in(entry.value), _model(entry.value.get("model"))
+
+    def facts(self, entry: RawRecord) -> Iterator[Fact]:
+        """Yield the total if it has changed; before the first one what was taken over.
+
+        There is none before the log says whether it goes on from another session.
+        """
+        head = first_records(self._log)[:_HEAD_LINES] if not self._line else None
+        if head is not None and not head:
+            return
+        parent = _continued(head[0]) if head else None
+        for fact in super().facts(entry):
+            if fact.running is None or head is None or parent is None:
+                yield fact
+                continue
+            taken, is_known = self._taken_over(parent, _start_of(head), fact.running)
+            yield msgspec.structs.replace(
+                fact,
+                node=msgspec.structs.replace(fact.node, id=f"{self._file.key}#0"),
+                line=0,
+                blocks=(note(f"{taken.total} tokens taken over", msgspec.to_builtins(taken)),),
+                running=taken,
+                origin=parent,
+            )
+            yield msgspec.structs.replace(fact, unbilled=None if is_known else TAKEN_OVER)
+
+    def _taken_over(self, parent: str, start: str | None, total: Usage) -> tuple[Usage, bool]:
+        """Return what a first total has of the parent's, at most, and whether just that is known.
+
+        Nothing says what the parent's total was at that moment: it is what it is now, unless the
+        parent went on.
+        """
+        folder, name = os.path.split(self._file.path)
+        beside = {entry.name: entry.path for entry in files.walk(folder, 0)}
+        path = beside.get(f"{parent}{name.removeprefix(self._session)}")
+        if path is None:
+            return total, False
+        now = msgspec.structs.astuple(_total_in(files.document(path)))
+        taken = Usage(*map(min, now, msgspec.structs.astuple(total)))
+        is_same = msgspec.structs.astuple(taken) == now
+        return taken, is_same and not self._went_on(parent, start, beside)
+
+    def _went_on(self, parent: str, start: str | None, beside: Mapping[str, str]) -> bool:
+        """Return whether a session was used after this one began, or may have been.
+
+        Another compaction of it counts, too: the session that it goes on in tells of it.
+        """
+        log = beside.get(f"{parent}{_LOG}")
+        others = [
+            path for name, path in beside.items() if name.endswith(_LOG) and path != self._log
+        ]
+        if log is None or start is None or len(others) > _MAX_SIBLINGS:
+            return True
+        name = parent.encode("utf-8", "replace")
+        heads = (
+            first_records(path)[:_HEAD_LINES]
+            for path in others
+            if name in (files.start_of(path, _START_BYTES) or b"")
+        )
+        children = (head for head in heads if head and _continued(head[0]) == parent)
+        times = (moment(line.get("timestamp")) for line in lines_of(log))
+        return any(time and time > start for time in chain(times, map(_start_of, children)))
 
 
 class Lines(LineReader):
     """The lines of one log."""
+
+    carries = ("origin", "until", "last", "moved")
+    """The last message, and up to which one the log is a copy."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
@@ -87,16 +163,6 @@ class Lines(LineReader):
             "agent_turn_outcome": self._outcome,
             "compaction_state": self._compaction,
         }
-
-    def carry(self) -> JSON:
-        """Return the last message, and up to which one the log is a copy."""
-        known = {
-            "origin": self._origin,
-            "until": self._until,
-            "last": self._last,
-            "moved": self._moved,
-        }
-        return {name: value for name, value in known.items() if value}
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the fact of one line."""
@@ -138,7 +204,7 @@ class Lines(LineReader):
             edges = (Edge("subagent", caller, "callingSessionId", call=call),)
         elif parent:
             self._until = text(line.get("forkedAtMessageId"))
-            edges = (Edge("fork", parent, "parent", self._until),)
+            edges = (Edge("fork" if self._until else "resume", parent, "parent", self._until),)
         node = Node(f"{self._file.key}#start", None, Is.INTERNAL)
         more = {"about": about, "edges": edges, "unbilled": self._unbilled}
         fact = self._event(entry, line, node, note("session", line), **more)
@@ -200,6 +266,22 @@ class Lines(LineReader):
         node = Node(name, None, Is.SUMMARY, logical=self._last)
         self._moved = name
         return self._event(entry, line, node, *parts)
+
+
+def _total_in(document: Record) -> Usage:
+    usage = fields(document.get("tokenUsage"))
+    return Usage(*(count(usage.get(name)) for name in _TOKEN_KEYS))
+
+
+def _continued(line: Record) -> str | None:
+    """Return the session that a first line goes on from after a compaction, if it does."""
+    is_other = text(line.get("callingSessionId")) or text(line.get("forkedAtMessageId"))
+    return None if is_other else text(line.get("parent"))
+
+
+def _start_of(head: Iterable[Record]) -> str | None:
+    """Return the first time that a log tells."""
+    return next(filter(None, (moment(line.get("timestamp")) for line in head)), None)
 
 
 def _user_block(part: Block, *, is_hidden: bool) -> Block:

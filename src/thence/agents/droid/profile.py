@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
-
-EVENTS = (
-    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
-    *("Notification", "Stop", "SessionEnd"),
-)
+from thence.agents.profiles import USUAL_EVENTS, HookFile, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Droid",
@@ -31,7 +26,7 @@ PROFILE = Profile(
         "edit": ToolForm("Edit", {"path": "file_path", "old": "old_str", "new": "new_str"}),
         "search": ToolForm("Grep", {"pattern": "pattern"}),
     },
-    hooks=(HookFile("settings.json", EVENTS),),
+    hooks=(HookFile("settings.json", USUAL_EVENTS),),
     servers=ServerFile("mcp.json", more={"type": "stdio"}),
     sample="thence.agents.droid.sample:write",
 )

@@ -8,13 +8,11 @@ home are never opened. Droid deletes nothing by age and does not list running se
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, Record, first_records, text
-
-HOME = ".factory"
+from thence.agents import File, Source, files
+from thence.agents.records import QuietAgent, Record, first_records, folder_above, text
 
 _LOG, _TOTALS = ".jsonl", ".settings.json"
 _MAX_DEPTH = 1
@@ -25,12 +23,7 @@ class Droid(QuietAgent):
 
     name = "droid"
     looks_for = "sessions/*/ID.jsonl"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return Droid's folder in the home that the variable names, and the usual one."""
-        named = env.get("FACTORY_HOME_OVERRIDE")
-        homes = [*([Path(named).expanduser()] if named else []), home]
-        return list(dict.fromkeys(folder / HOME for folder in homes))
+    opens = "thence.agents.droid.lines:open_records"
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions; one whose log lies in several folders is one."""
@@ -56,20 +49,13 @@ class Droid(QuietAgent):
         if not any(map(_is_start, first_records(str(path))[:1])):
             return None
         session = path.name.removesuffix(_LOG)
-        root = next((above.parent for above in path.parents[:2] if above.name == "sessions"), None)
-        for source in self.find(root) if root is not None else ():
-            if source.session == session and any(f.path == str(path) for f in source.files):
-                return source
+        root = folder_above(path, "sessions", steps=2)
+        if (source := self.holder(root, path)) is not None:
+            return source
         own: dict[str, File] = {}
         totals = _totals_of(str(path))
         _add(own, str(path), totals if files.is_regular(totals) else "")
         return Source(self.name, session, tuple(own.values()), str(root or path.parent))
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.droid.lines import is_record, open_records
-
-        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def _is_start(value: Record) -> bool:
@@ -88,4 +74,4 @@ def _add(own: dict[str, File], log: str, totals: str) -> None:
         key = f"main{place}"
     own[key] = File(log, key)
     if totals:
-        own[f"totals{place}"] = File(totals, f"totals{place}", is_document=True)
+        own[f"totals{place}"] = File(totals, f"totals{place}", is_document=True, beside=(log,))

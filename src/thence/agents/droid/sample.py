@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from thence.agents.droid.profile import PROFILE
-from thence.agents.samples import (
-    Machine,
-    Record,
-    by_forms,
-    history,
-    made_id,
-    put,
-    put_document,
-)
+from thence.agents.samples import Machine, Record, history, made_id, put, put_document
 
 MODEL = "claude-sonnet-4-5"
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("droid", "umlaut", machine, now - timedelta(hours=29), call)
+    story = history("droid", "umlaut", machine, now - timedelta(hours=29))
     first = {"type": "session_start", "id": story.session, "title": story.title, "version": 2}
     lines: list[Record] = [{**first, "cwd": story.cwd, "owner": "dev"}]
     parent, asked = "", ""

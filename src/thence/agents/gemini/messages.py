@@ -5,7 +5,8 @@ A log is a journal of a list of messages: a line adds a message, or replaces the
 twice: with its text and tokens, and again with its calls once all of them have ended. Here the
 first version of a message is its event, its calls are a second one, and lists only decide what goes
 on from what. When a session is resumed the list is written from memory, without tokens, calls and
-times: messages that are known say nothing new there.
+times: messages that are known say nothing new there. A session that was loaded from the log of
+another one begins with its messages, under their ids: they are matched as copies.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from thence.agents.records import (
     thought,
     unindexed_note,
 )
-from thence.format import tools
 from thence.format.codec import RawRecord
 from thence.format.codec import objects as objects_in
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of, handed_over_edges
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
 from thence.format.records import JSON, text_of, word
+from thence.format.tools import BUILT_IN
 
 COMPACTION = "the compaction request is not in the log"
 
@@ -57,6 +58,7 @@ _TOKEN_KEYS = ("input", "output", "cached", "thoughts", "total")
 _FOLDER = re.compile(r"Workspace Directories:\*\*\n +- (/[^\n]{1,1000})")
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 _REPEATED = ("originalContent", "newContent", "recentActivity")
+_RANDOM = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*", re.DOTALL)
 _MAX_KNOWN_MESSAGES = 2048  # a later list or rewind may name them; older ones are forgotten
 _MAX_ANSWERED_CALLS = 64  # calls whose results a message after them repeats
 _TEXT_READ, _CALLS_READ = 1, 2  # how much of a message was read: its calls may come later
@@ -72,6 +74,9 @@ def is_record(value: Record) -> bool:
 class GeminiMessages(LineReader):
     """The lines of one log."""
 
+    carries = ("known", "live", "answered", "last")
+    """The messages so far by their ids, and the one that the next goes on from."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         self._others = [
@@ -85,15 +90,6 @@ class GeminiMessages(LineReader):
         self._live: list[str] = list(live) if isinstance(live, list) else []
         self._answered: list[str] = list(done) if isinstance(done, list) else []
         self._last: str | None = text(self._carried.get("last"))
-
-    def carry(self) -> JSON:
-        """Return the messages so far by their ids, and the one that the next goes on from."""
-        return {
-            "known": dict(self._known),
-            "live": list(self._live),
-            "answered": list(self._answered),
-            "last": self._last,
-        }
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one line."""
@@ -111,6 +107,8 @@ class GeminiMessages(LineReader):
             self._internal_event(
                 entry,
                 note("session" if "projectHash" in line else "unknown", line),
+                # A copy is younger than its original, which may have said nothing since.
+                ts=moment(line.get("startTime")),
                 about={"cwd": cwd} if cwd else {},
                 edges=handed_over_edges(source.get("from"), source.get("event")),
             )
@@ -125,6 +123,8 @@ class GeminiMessages(LineReader):
         when = moment(line.get("timestamp"))
         if tie := handed_over_edges(line.get("handedFrom"), None):
             more["origin"] = tie[0].session  # counted where it was said
+        if not _RANDOM.fullmatch(node.id):  # messages of the client have the same in all sessions
+            more["copy_key"] = self._own_key(node.id)
         return self._fact(entry, node, kind, ts=when, blocks=parts, **more)
 
     def _internal_event(self, entry: RawRecord, block: Block, **more: Any) -> Fact:
@@ -151,6 +151,8 @@ class GeminiMessages(LineReader):
     def _message(self, entry: RawRecord, line: Record) -> Iterator[Fact]:
         """Yield what a message says that is not known yet."""
         name = word(line.get("id"))
+        if self._repeats(line):
+            return
         is_model = line.get("type") == "gemini"
         if name not in self._known:
             fact = self._reply(entry, line) if is_model else self._user(entry, line)
@@ -164,8 +166,16 @@ class GeminiMessages(LineReader):
 
     def _bill(self, line: Record) -> dict[str, Any]:
         usage = usage_of_counts(fields(line.get("tokens")), _TOKEN_KEYS)
-        key = f"{self._session}:{word(line.get('id'))}" if usage else None
-        return {"model": text(line.get("model")), "usage": usage, "usage_key": key}
+        name = word(line.get("id"))
+        key = name if _RANDOM.fullmatch(name) else self._own_key(name)
+        return {
+            "model": text(line.get("model")),
+            "usage": usage,
+            "usage_key": key if usage else None,
+        }
+
+    def _own_key(self, name: str) -> str:
+        return f"{self._session}:{name}"
 
     def _reply(self, entry: RawRecord, line: Record) -> Fact:
         parts = [
@@ -291,7 +301,7 @@ class GeminiMessages(LineReader):
         return [book, *self._replace_list(entry, messages)]
 
     def _repeats(self, message: Record) -> bool:
-        """Return whether a message of a list only repeats results of another one."""
+        """Return whether a message only repeats results of another one."""
         name = word(message.get("id"))
         return name.endswith("_response") and name.removesuffix("_response") in self._known
 
@@ -382,7 +392,7 @@ def _result(item: Record, name: str | None, tool: str) -> tuple[Block, list[Call
     content, is_error = output_of(response) if response else ("", False)
     failed: bool | None = is_error or status in ("error", "cancelled")
     code = None
-    if tools.tool_kind(tool) == "shell" and not failed:
+    if BUILT_IN.kind(tool) == "shell" and not failed:
         shown = _EXIT.search(text_of(content)[-400:])
         code = int(shown[1]) if shown else 0
         failed = None

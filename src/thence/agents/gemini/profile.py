@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import BriefHook, HookFile, OldSessions, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Gemini CLI",
@@ -36,7 +36,11 @@ PROFILE = Profile(
     newest_version="0.61.0",
     records=(
         *("user", "gemini", "list", "list of *", "metadata", "session", "session context"),
-        *("info", "error", "warning"),
+        *("info", "error", "warning", "repeated message"),
+    ),
+    older=(
+        OldSessions("tmp/*/chats/session-*.json", "versions before 0.40"),
+        OldSessions("antigravity*/conversations/*.[dp]b", "Antigravity"),
     ),
     sample="thence.agents.gemini.sample:write",
 )

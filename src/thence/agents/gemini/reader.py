@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from thence.agents import Batch, Cursor, File, Source, files
-from thence.agents.records import QuietAgent, Record, fields, text
+from thence.agents.records import QuietAgent, Record, add_log, fields, folder_above, text
 from thence.format.facts import Fact
 from thence.format.nodes import Is, Node
+from thence.format.records import parse_json
 
 DEFAULT_KEPT_DAYS = 30
 """After how many days the client deletes sessions, unless its settings say otherwise."""
@@ -37,12 +36,7 @@ class Gemini(QuietAgent):
 
     name = "gemini"
     looks_for = "tmp/*/chats/session-*.jsonl"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return `.gemini` in the folder that the variable names, and in the home."""
-        named = env.get("GEMINI_CLI_HOME")
-        above = [Path(named).expanduser()] if named else []
-        return list(dict.fromkeys(folder / ".gemini" for folder in (*above, home)))
+    opens = "thence.agents.gemini.messages:GeminiMessages"
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, project by project."""
@@ -56,10 +50,14 @@ class Gemini(QuietAgent):
                     sides[entry.name] = entry.path
                 elif not entry.is_file(follow_symlinks=False):
                     files.note_link(entry)
-                elif _NAME.fullmatch(entry.name) and (session := _session_of(entry.path)):
+                elif not _NAME.fullmatch(entry.name):
+                    continue
+                elif (session := _session_of(entry.path)) is None:
+                    files.note_unknown(entry.path)
+                else:
                     here.add(session)
                     own = sessions.setdefault(session, {})
-                    _add(own, entry.path, entry.name.removesuffix(_LOG), project.name)
+                    add_log(own, File(entry.path, entry.name.removesuffix(_LOG)), project.name)
             for session in here.intersection(sides):
                 _add_sides(sessions[session], session, sides[session])
         for session, own in sorted(sessions.items()):
@@ -73,21 +71,18 @@ class Gemini(QuietAgent):
         session = _session_of(str(path))
         if session is None:
             return None
-        root = _root_of(path)
-        for source in self.find(root) if root is not None else ():
-            if any(file.path == str(path) for file in source.files):
-                return source
-        own: dict[str, File] = {}
-        _add(own, str(path), path.name.removesuffix(_LOG), path.parent.parent.name)
+        root = folder_above(path, _PROJECTS)
+        if (source := self.holder(root, path)) is not None:
+            return source
+        name = path.name.removesuffix(_LOG)
+        own = {name: File(str(path), name)}
         _add_sides(own, session, f"{path.parent}/{session}")
         logs = tuple([own[key] for key in sorted(own)])
         return Source(self.name, session, logs, str(root or path.parent))
 
     def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
         """Read what is new since the cursor; the project is looked up when there is something."""
-        from thence.agents.gemini.messages import GeminiMessages, is_record
-
-        batch = files.read(source, cursor, GeminiMessages, is_record=is_record)
+        batch = super().read(source, cursor)
         if batch.events and (project := _project_of(source)) is not None:
             batch.events.append(project)
         return batch
@@ -105,22 +100,12 @@ class Gemini(QuietAgent):
 def _session_of(path: str) -> str | None:
     """Return the id in the first line of a log; None if it is none of Gemini CLI's."""
     start = files.start_of(path, _HEAD_BYTES) or b""
-    try:
-        header = msgspec.json.decode(start.partition(b"\n")[0])
-    except (ValueError, RecursionError):
-        return None
+    header = parse_json(start.partition(b"\n")[0])
     return text(header.get("sessionId")) if _is_header(header) else None
 
 
 def _is_header(value: Record) -> bool:
     return isinstance(value, dict) and "projectHash" in value and "startTime" in value
-
-
-def _add(own: dict[str, File], path: str, key: str, project: str) -> None:
-    """Add a log to the files of its session; one of another project stands beside it."""
-    while key in own:
-        key = f"{key}@{project}"
-    own[key] = File(path, key)
 
 
 def _add_sides(own: dict[str, File], session: str, folder: str) -> None:
@@ -131,14 +116,6 @@ def _add_sides(own: dict[str, File], session: str, folder: str) -> None:
         if entry.name.endswith(_LOG):
             agent = entry.name.removesuffix(_LOG)
             own.setdefault(f"side/{agent}", File(entry.path, f"side/{agent}", f"agent:{agent}"))
-
-
-def _root_of(path: Path) -> Path | None:
-    """Return the client's folder for one of its logs; None for a log that lies elsewhere."""
-    for above in path.parents[:5]:
-        if above.name == "tmp" and path.is_relative_to(above):
-            return above.parent
-    return None
 
 
 def _project_of(source: Source) -> Fact | None:

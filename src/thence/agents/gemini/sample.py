@@ -5,22 +5,19 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from thence.agents.gemini.handoff import files
-from thence.agents.gemini.profile import PROFILE
-from thence.agents.samples import Machine, by_forms, handoff_history_of, history, put
+from thence.agents.samples import Machine, handoff_history_of, history, put, written_logs
 
 MODEL = "gemini-2.5-pro"
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home, and the client's name for its project."""
-    call = by_forms(PROFILE.forms)
-    story = history("gemini", "lamp", machine, now - timedelta(hours=26), call)
-    answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, lines in files(handoff_history_of(story, MODEL)).items():
+    story = history("gemini", "lamp", machine, now - timedelta(hours=26))
+    bills = story.bills()
+    for path, lines in written_logs(machine.home, files(handoff_history_of(story, MODEL))):
         for line in lines:
-            line.pop("handedFrom", None)
-            line.pop("thenceHandoff", None)
-            if line.get("type") == "gemini" and (tokens := next(answers).tokens):
+            if line.get("type") == "gemini":
+                tokens = next(bills)
                 line["tokens"] = {
                     "input": tokens.fresh + tokens.cached,
                     "cached": tokens.cached,
@@ -29,6 +26,5 @@ def write(machine: Machine, now: datetime) -> None:
                     "tool": 0,
                     "total": sum(tokens),
                 }
-        put(machine.home / name, lines)
-        project = (machine.home / name).parents[1]
-        (project / ".project_root").write_text(story.cwd)
+        put(path, lines)
+        (path.parents[1] / ".project_root").write_text(story.cwd)

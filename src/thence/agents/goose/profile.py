@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import OldSessions, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="goose",
@@ -39,5 +39,6 @@ PROFILE = Profile(
             "timeout": 60,
         },
     ),
+    older=(OldSessions("sessions/*.jsonl", "versions before 1.10"),),
     sample="thence.agents.goose.sample:write",
 )

@@ -23,6 +23,7 @@ from thence.agents.records import (
     fields,
     image,
     injected_text,
+    integer_of,
     moment,
     note,
     objects,
@@ -31,11 +32,11 @@ from thence.agents.records import (
     text,
     thought,
 )
-from thence.agents.sqlite_rows import Database, RowLog, parse_json
+from thence.agents.sqlite_rows import Database, RowLog
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
-from thence.format.records import JSON, Place, Usage, count, word
+from thence.format.records import JSON, Place, Usage, count, parse_json, word
 
 TITLE: Final = "title requests are not in the log"
 KILLED: Final = "the client was ended before it wrote what the model answered"
@@ -68,13 +69,14 @@ _SESSION_COLUMNS: Final = (
 
 def versions(database: Database) -> list[tuple[str, str, float, int]]:
     """Return id, version, time and size of all sessions with a message."""
+    database.require("sessions", "id")
     rows: dict[JSON, tuple[int, int, int]] = {}
     if database.has_columns("messages", ("id", "session_id")):
         query = "SELECT session_id, count(*), max(id), min(id) FROM messages GROUP BY session_id"
         for name, number, last, first in database.ask(query):
             rows[name] = count(number), count(last), count(first)
     out: list[tuple[str, str, float, int]] = []
-    for values in database.select("sessions", _SESSION_COLUMNS):
+    for values in database.select_once("sessions", _SESSION_COLUMNS):
         row = dict(zip(_SESSION_COLUMNS, values, strict=True))
         name = text(row["id"])
         if name is None or name not in rows:
@@ -128,28 +130,19 @@ class GooseMessages(MessageRows):
 
     columns = ("message_id", "role", "content_json", "created_timestamp", "metadata_json")
 
+    carries = ("last", "about", "asked", "hidden", "names")
+    """What the next row goes on from."""
+
     def __init__(self, database: Database, source: Source, file: File, mark: Mark) -> None:
         super().__init__(database, source, file, mark)
         self._row = _row_of(database, source.session)
         self._is_side = self._row.get("session_type") == _DELEGATED
         self._last = text(self._carried.get("last"))
-        self._about_digest = text(self._carried.get("about"))
+        self._about = text(self._carried.get("about"))
         self._asked = self._carried.get("asked") is True
         self._hidden = self._carried.get("hidden") is True
         names = self._carried.get("names")
         self._names: dict[str, int] = dict(names) if isinstance(names, dict) else {}
-
-    def carry(self) -> JSON:
-        """Return where the reading stands, and what the next row goes on from."""
-        state = {
-            "last": self._last,
-            "about": self._about_digest,
-            "asked": self._asked,
-            "hidden": self._hidden,
-            "names": self._names,
-        }
-        more = {name: value for name, value in state.items() if value}
-        return {**fields(super().carry()), **more}
 
     def _row_name(self, row: Record) -> str:
         """Return the id of a row: it stays when the client replaces all rows."""
@@ -226,9 +219,9 @@ class GooseMessages(MessageRows):
         if model := _model(row):
             about["model"] = model
         known = f"{crc32(clean_carry(repr(about)).encode('utf-8', 'replace')):08x}"
-        if not about or known == self._about_digest:
+        if not about or known == self._about:
             return
-        self._about_digest = known
+        self._about = known
         node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
         entry = RawRecord({}, Place(self._at, self._at, 0), b"")
         when = moment(_seconds(row.get("created_at")) or None)
@@ -267,11 +260,9 @@ def _add_response(
     failed: bool | None = value.get("isError") is True
     if outcome.get("status") == "error":
         output, failed = word(outcome.get("error")), True
-    code = fields(value.get("structuredContent")).get("exit_code")
-    if isinstance(code, int) and not isinstance(code, bool):
+    code = integer_of(fields(value.get("structuredContent")).get("exit_code"))
+    if code is not None:
         failed = None
-    else:
-        code = None
     content: JSON = output
     pictures = [
         image(item.get("mimeType"), item.get("data"))

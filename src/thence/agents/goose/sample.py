@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from thence.agents.goose.profile import PROFILE
-from thence.agents.samples import Machine, Record, SampleHistory, by_forms, history, put_rows
+from thence.agents.samples import Machine, Record, SampleHistory, history, put_rows
 
 MODEL = "gpt-5.5"
 SCHEMA = """
@@ -22,8 +21,7 @@ CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, message_id TEXT,
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("goose", "umlaut", machine, now - timedelta(hours=100), call)
+    story = history("goose", "umlaut", machine, now - timedelta(hours=100))
     put_rows(machine.home / "sessions" / "sessions.db", SCHEMA, _rows(story))
 
 

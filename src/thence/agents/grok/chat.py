@@ -13,12 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from thence.agents import File, Mark, Source
 from thence.agents.files import clean_carry
-from thence.agents.grok.file_facts import GrokReader
-from thence.agents.records import Record, call, objects, result, text, thought
+from thence.agents.records import (
+    LineReader,
+    Record,
+    call,
+    line_of,
+    objects,
+    parse_arguments,
+    result,
+    text,
+    thought,
+)
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
 from thence.format.nodes import PREVIOUS, Is, Node
@@ -123,7 +130,7 @@ def _assistant(value: Record) -> Iterator[Block]:
     for request in objects(value.get("tool_calls")):
         inner = request.get("function")
         function = inner if isinstance(inner, dict) else request
-        arguments = _parse_arguments(function.get("arguments"))
+        arguments = parse_arguments(function.get("arguments"))
         yield call(word(function.get("name")), arguments, text(request.get("id")))
 
 
@@ -162,15 +169,6 @@ def _result(value: Record) -> Block:
     return result(content, text(value.get("tool_call_id")), None, failed=None)
 
 
-def _parse_arguments(arguments: JSON) -> JSON:
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return msgspec.json.decode(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-
-
 def replacement(history: JSON) -> tuple[Block, ...]:
     """The blocks of a compacted history: they go to the model and are nobody's events again."""
     out: list[Block] = []
@@ -178,7 +176,7 @@ def replacement(history: JSON) -> tuple[Block, ...]:
         for block in row_of(value).blocks:
             payload = _api_block(block)
             if block.role != "system" and payload is not None:
-                out.append(Block("lifecycle", block.role, block.summary, payload))
+                out.append(Block("lifecycle", block.role, line_of(block), payload))
     return tuple(out)
 
 
@@ -193,7 +191,7 @@ def _api_block(block: Block) -> JSON:
 # -- the file -------------------------------------------------------------------------------
 
 
-class Mirror(GrokReader):
+class Mirror(LineReader):
     """The chat history beside a log: it tells results, and nothing else."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -209,8 +207,11 @@ class Mirror(GrokReader):
         yield self._fact(entry, node, "tool_result", told=(CallStatus(name, output=output),))
 
 
-class ChatLog(GrokReader):
+class ChatLog(LineReader):
     """The chat history of a session that has no other log."""
+
+    carries = ("calls", "replied")
+    """The last calls, and whether a reply came that nobody billed."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         """Go on after the rows before."""
@@ -238,10 +239,6 @@ class ChatLog(GrokReader):
             unbilled=NO_BILLS if row.who == "assistant" and not self._replied else None,
         )
         self._replied = self._replied or row.who == "assistant"
-
-    def carry(self) -> JSON:
-        """The last calls, and whether a reply came that nobody billed."""
-        return {"calls": self._calls, "replied": self._replied}
 
 
 def _flags(row: ChatRow, parts: tuple[Block, ...]) -> int:

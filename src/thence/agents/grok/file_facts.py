@@ -1,22 +1,12 @@
-"""What the readers of Grok's files share: nodes that keep the books, and usage."""
+"""What the readers of Grok's files share: usage, and what it cost."""
 
 from __future__ import annotations
 
-from thence.agents.records import LineReader, Record, text
-from thence.format.codec import RawRecord
-from thence.format.nodes import PREVIOUS, Is, Node
+from thence.agents.records import Record, text
 from thence.format.records import JSON, Usage, count
 
 TICKS_PER_USD = 10_000_000_000
 """Ticks of `costUsdTicks` to a dollar."""
-
-
-class GrokReader(LineReader):
-    """One file; each reader adds `facts`."""
-
-    def _books(self, entry: RawRecord, flags: int = 0) -> Node:
-        """A node that keeps the books."""
-        return Node(self._name(entry), PREVIOUS, Is.INTERNAL | flags)
 
 
 def usage_of(value: JSON) -> Usage | None:

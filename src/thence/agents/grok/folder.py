@@ -7,7 +7,6 @@ paths: links are not followed, and what comes from a log is a plain name inside 
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from pathlib import Path
@@ -134,13 +133,8 @@ def names(folder: Path, limit: int | None = None, *, may_be_link: bool = False) 
     """
     try:
         status = folder.stat() if may_be_link else folder.lstat()
-        if not stat.S_ISDIR(status.st_mode):
-            return []
-        with os.scandir(folder) as listing:
-            entries = list(listing)
-        for entry in entries:
-            files.note_link(entry)
-        folders = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except (OSError, ValueError):
         return []
-    return folders[:limit]
+    if not stat.S_ISDIR(status.st_mode):
+        return []
+    return [entry.name for entry in files.folders_in(str(folder))][:limit]

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
-
-EVENTS = (
-    *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
-    *("Notification", "Stop", "SessionEnd"),
-)
+from thence.agents.profiles import USUAL_EVENTS, HookFile, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Grok",
@@ -42,7 +37,7 @@ PROFILE = Profile(
         "search": ToolForm("grep", {"pattern": "pattern"}),
         "server": ToolForm("use_tool", {"name": "tool_name", "input": "tool_input"}),
     },
-    hooks=(HookFile("hooks/thence.json", EVENTS, is_own_file=True),),
+    hooks=(HookFile("hooks/thence.json", USUAL_EVENTS, is_own_file=True),),
     servers=ServerFile(
         "config.toml", form="toml", key="mcp_servers", more={"startup_timeout_sec": 60}
     ),

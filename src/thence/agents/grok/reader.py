@@ -8,29 +8,24 @@ client deletes nothing by itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
-
-from thence.agents import AgentPrompt, Batch, Cursor, File, Live, Mark, Source, files
+from thence.agents import AgentPrompt, File, Live, Mark, Source, files
 from thence.agents.grok.chat import ChatLog, Mirror
 from thence.agents.grok.folder import LOG, names, session_in, within
 from thence.agents.grok.side_files import (
-    ChildDocument,
+    DOCUMENTS,
     ChildUsageDocument,
-    ContextDocument,
+    GrokDocument,
     RewindPoints,
-    SignalsDocument,
-    SummaryDocument,
     Telemetry,
-    UsageDocument,
 )
 from thence.agents.grok.updates import Updates
-from thence.agents.records import QuietAgent, is_running, lines_of, objects, roots_of, text
+from thence.agents.records import QuietAgent, is_running, lines_of, objects, text
 from thence.format.facts import Block
-from thence.format.records import JSON
+from thence.format.records import JSON, parse_json
 
 MAX_PARENTS = 4
 """How many folders above a file its session is looked for."""
@@ -40,10 +35,6 @@ _READERS: dict[str, files.OpenRecords] = {
     "2-events": Telemetry,
     "3-rewind": RewindPoints,
     "4-chat": Mirror,
-    "5-summary": SummaryDocument,
-    "6-usage": UsageDocument,
-    "7-signals": SignalsDocument,
-    "8-context": ContextDocument,
 }
 
 
@@ -52,10 +43,7 @@ class Grok(QuietAgent):
 
     name = "grok"
     looks_for = "sessions/*/ID"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """`$GROK_HOME` and `~/.grok`."""
-        return roots_of(home, env, "GROK_HOME", ".grok")
+    opens = "thence.agents.grok.reader:open_records"
 
     def find(self, root: Path) -> Iterator[Source]:
         """Find all sessions, project by project."""
@@ -77,18 +65,10 @@ class Grok(QuietAgent):
                 return source
         return None
 
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new."""
-        return files.read(source, cursor, _open_records, is_record=_is_record)
-
     def live(self, root: Path) -> Iterator[Live]:
         """Tell which sessions are open: those whose process still runs."""
-        raw = files.read_small(str(root / "active_sessions.json"))
-        try:
-            rows = msgspec.json.decode(raw) if raw else []
-        except (ValueError, RecursionError):
-            return
-        for row in objects(rows):
+        listed = files.read_small(str(root / "active_sessions.json"))
+        for row in objects(parse_json(listed)):
             session = text(row.get("session_id"))
             since = text(row.get("started_at")) or text(row.get("opened_at"))
             if session is None or not is_running(row.get("pid"), since):
@@ -122,16 +102,17 @@ def _sessions(root: Path) -> Path:
     return root if root.name == "sessions" else root / "sessions"
 
 
-def _open_records(source: Source, file: File, mark: Mark) -> files.Records:
+def open_records(source: Source, file: File, mark: Mark) -> files.Records:
+    """Return the reader of one file of a session."""
     if file.key == "1-log":
         is_log = Path(file.path).name == LOG
         return Updates(source, file, mark) if is_log else ChatLog(source, file, mark)
-    if file.key.startswith("9-child-"):
-        return ChildDocument(source, file, mark)
+    if file.key in DOCUMENTS or file.key.startswith("9-child-"):
+        return GrokDocument(source, file, mark)
     return _READERS.get(file.key, ChildUsageDocument)(source, file, mark)
 
 
-def _is_record(value: dict[str, JSON]) -> bool:
+def is_record(value: dict[str, JSON]) -> bool:
     """Whether an object found in a damaged line is a record of one of these files."""
     if "method" in value or "prompt_index" in value:
         return "params" in value or "created_at" in value

@@ -8,13 +8,13 @@ share, never as this session's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from thence.agents.grok.file_facts import GrokReader, by_model, cost_of, usage_of
-from thence.agents.records import Record, fields, note, objects, text
+from thence.agents.grok.file_facts import by_model, cost_of, usage_of
+from thence.agents.records import LineReader, Record, fields, note, objects, text
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, Share, handed_over_edges
-from thence.format.nodes import Is, Node
+from thence.format.nodes import PREVIOUS, Is, Node
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, count, word
 
@@ -33,7 +33,7 @@ _STATUS = {
 _OUTCOMES = {"error": True, "success": False}
 
 
-class Telemetry(GrokReader):
+class Telemetry(LineReader):
     """`events.jsonl`: turns, phases, approvals and durations."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -42,7 +42,7 @@ class Telemetry(GrokReader):
         kind = word(value.get("type")) or "unknown"
         yield self._fact(
             entry,
-            self._books(entry, _FLAGS.get(kind, 0)),
+            Node(self._name(entry), PREVIOUS, Is.INTERNAL | _FLAGS.get(kind, 0)),
             kind,
             ts=text(value.get("ts")),
             blocks=(Block("lifecycle", "system", _line(kind, value), value),),
@@ -74,7 +74,7 @@ def _status(kind: str, value: Record) -> Record:
     return {"status": status, "status:waiting_for": waiting}
 
 
-class RewindPoints(GrokReader):
+class RewindPoints(LineReader):
     """`rewind_points.jsonl`: which files a prompt found and left; their contents stay there."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -86,7 +86,7 @@ class RewindPoints(GrokReader):
         line = f"files before prompt {count(value.get('prompt_index'))}"
         yield self._fact(
             entry,
-            self._books(entry),
+            Node(self._name(entry), PREVIOUS, Is.INTERNAL),
             "rewind_point",
             ts=text(value.get("created_at")),
             blocks=(note(line, snapshot),),
@@ -95,40 +95,39 @@ class RewindPoints(GrokReader):
 
 # -- documents ------------------------------------------------------------------------------
 
+Stated = tuple[Record, tuple[Edge, ...]]
+"""What a document says of the session, and the sessions that it ties to it."""
 
-class GrokDocument(GrokReader):
+
+class GrokDocument(LineReader):
     """A JSON file that is rewritten whole."""
 
-    def _session_facts(
-        self, entry: RawRecord, about: Record, edges: tuple[Edge, ...] = ()
-    ) -> Iterator[Fact]:
+    def facts(self, entry: RawRecord) -> Iterator[Fact]:
+        """Yield what it says of the session, if it says anything."""
+        about, edges = DOCUMENTS.get(self._file.key, _child)(entry.value)
         stated = {n: value for n, value in about.items() if isinstance(value, (str, bool, dict))}
         if stated or edges:
             node = Node(self._name(entry))
             yield self._fact(entry, node, self._file.key, about=stated, edges=edges)
 
 
-class SummaryDocument(GrokDocument):
-    """`summary.json`: the session's entry in the client's own list."""
-
-    def facts(self, entry: RawRecord) -> Iterable[Fact]:
-        """Tell title, place, model, kind and parent."""
-        value = entry.value
-        title = "title:custom" if value.get("title_is_manual") is True else "title:ai"
-        about = {
-            "cwd": fields(value.get("info")).get("cwd"),
-            "git_branch": value.get("head_branch"),
-            "git_root": value.get("git_root_dir"),
-            "git_commit": value.get("head_commit"),
-            "model": value.get("current_model_id"),
-            "kind": value.get("session_kind"),
-            "agent": value.get("agent_name"),
-            "parent": value.get("parent_session_id"),
-            "created_at": value.get("created_at"),
-            title: value.get("generated_title"),
-            "title:summary": value.get("session_summary"),
-        }
-        return self._session_facts(entry, about, _above(value))
+def _summary(value: Record) -> Stated:
+    """The session's entry in the client's own list: title, place, model, kind and parent."""
+    title = "title:custom" if value.get("title_is_manual") is True else "title:ai"
+    about = {
+        "cwd": fields(value.get("info")).get("cwd"),
+        "git_branch": value.get("head_branch"),
+        "git_root": value.get("git_root_dir"),
+        "git_commit": value.get("head_commit"),
+        "model": value.get("current_model_id"),
+        "kind": value.get("session_kind"),
+        "agent": value.get("agent_name"),
+        "parent": value.get("parent_session_id"),
+        "created_at": value.get("created_at"),
+        title: value.get("generated_title"),
+        "title:summary": value.get("session_summary"),
+    }
+    return about, _above(value)
 
 
 def _above(value: Record) -> tuple[Edge, ...]:
@@ -141,50 +140,42 @@ def _above(value: Record) -> tuple[Edge, ...]:
     return (Edge("subagent" if child else "fork", parent, "its summary.json names the parent"),)
 
 
-class UsageDocument(GrokDocument):
-    """`usage.json`, as the client counts: with subagents, and with what a fork inherited."""
-
-    def facts(self, entry: RawRecord) -> Iterable[Fact]:
-        """Tell the client's own total, which is no bill of ours."""
-        total = entry.value.get("session")
-        if not isinstance(total, dict):
-            return ()
-        counts = {n: count(v) for n, v in total.items() if n.endswith(("Tokens", "Calls"))}
-        return self._session_facts(entry, {"status:usage": counts})
+def _usage(value: Record) -> Stated:
+    """The client's own total, with subagents and what a fork inherited: no bill of ours."""
+    total = value.get("session")
+    if not isinstance(total, dict):
+        return {}, ()
+    counts = {n: count(v) for n, v in total.items() if n.endswith(("Tokens", "Calls"))}
+    return {"status:usage": counts}, ()
 
 
-class SignalsDocument(GrokDocument):
-    """`signals.json`: counters, and how full the model's context is."""
-
-    def facts(self, entry: RawRecord) -> Iterable[Fact]:
-        """Tell the context: an estimate, never a bill."""
-        value = entry.value
-        used, window = value.get("contextTokensUsed"), value.get("contextWindowTokens")
-        context = {"tokens": count(used), "window": count(window)}
-        about = {"model": value.get("primaryModelId"), "status:context": context}
-        return self._session_facts(entry, about)
+def _signals(value: Record) -> Stated:
+    """How full the model's context is: an estimate, never a bill."""
+    used, window = value.get("contextTokensUsed"), value.get("contextWindowTokens")
+    context = {"tokens": count(used), "window": count(window)}
+    return {"model": value.get("primaryModelId"), "status:context": context}, ()
 
 
-class ContextDocument(GrokDocument):
-    """`prompt_context.json`: whether a human was there."""
-
-    def facts(self, entry: RawRecord) -> Iterable[Fact]:
-        """Tell whether the session was automated."""
-        return self._session_facts(entry, {"automated": entry.value.get("is_non_interactive")})
+def _context(value: Record) -> Stated:
+    """Whether a human was there."""
+    return {"automated": value.get("is_non_interactive")}, ()
 
 
-class ChildDocument(GrokDocument):
-    """`subagents/<id>/meta.json`: a session that this one started."""
-
-    def facts(self, entry: RawRecord) -> Iterable[Fact]:
-        """Tell the tie."""
-        value = entry.value
-        child = text(value.get("child_session_id")) or text(value.get("subagent_id"))
-        tie = (Edge("subagent", child, "meta.json under subagents", child=True),) if child else ()
-        return self._session_facts(entry, {}, tie)
+def _child(value: Record) -> Stated:
+    """A session that this one started."""
+    child = text(value.get("child_session_id")) or text(value.get("subagent_id"))
+    return {}, (Edge("subagent", child, "meta.json under subagents", child=True),) if child else ()
 
 
-class ChildUsageDocument(GrokDocument):
+DOCUMENTS: dict[str, Callable[[Record], Stated]] = {
+    "5-summary": _summary,
+    "6-usage": _usage,
+    "7-signals": _signals,
+    "8-context": _context,
+}
+
+
+class ChildUsageDocument(LineReader):
     """The `usage.json` of a session that this one started."""
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:

@@ -21,9 +21,19 @@ import msgspec
 
 from thence.agents import File, Mark, Source, files
 from thence.agents.grok.chat import is_injected, picture, replacement, result_content
-from thence.agents.grok.file_facts import GrokReader, by_model, cost_of, usage_of
+from thence.agents.grok.file_facts import by_model, cost_of, usage_of
 from thence.agents.grok.folder import within
-from thence.agents.records import Record, call, fields, note, objects, text, thought
+from thence.agents.records import (
+    LineReader,
+    Record,
+    call,
+    fields,
+    integer_of,
+    note,
+    objects,
+    text,
+    thought,
+)
 from thence.format.codec import RawRecord
 from thence.format.facts import (
     RECORDED,
@@ -103,8 +113,11 @@ class Update:
         return word(self.update.get(name))
 
 
-class Updates(GrokReader):
+class Updates(LineReader):
     """The log."""
+
+    carries = ("model", "origin", "own", "end", "piece", "prompts")
+    """The model, whose records these are, and the prompts that stand."""
 
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         """Go on after the records before."""
@@ -138,17 +151,6 @@ class Updates(GrokReader):
             "subagent_finished": self._subagent,
             "task_completed": self._task,
             "hook_execution": self._hook,
-        }
-
-    def carry(self) -> JSON:
-        """The model, whose records these are, and the prompts that stand."""
-        return {
-            "model": self._model,
-            "origin": self._origin,
-            "own": self._own,
-            "end": self._end,
-            "piece": self._piece,
-            "prompts": self._prompts,
         }
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
@@ -215,12 +217,11 @@ class Updates(GrokReader):
         if line.startswith(RECORDED) or _is_injected(record, line):  # no human's words
             block = Block("lifecycle", "user", one_line(line), part)
             return [self._event(record, self._node(record), block, model=self._model)]
-        index = meta.get("promptIndex")
-        numbered = isinstance(index, int) and not isinstance(index, bool)
-        piece = f"user {index}" if numbered else None
+        index = integer_of(meta.get("promptIndex"))
+        piece = f"user {index}" if index is not None else None
         if piece is None or piece != self._piece:
             last = self._prompts[-1] if self._prompts else 0
-            self._prompts.append(count(index) if numbered else last)
+            self._prompts.append(last if index is None else count(index))
         block = Block("user_msg", "user", one_line(line), part)
         node = self._node(record, Is.PROMPT)
         return [self._event(record, node, block, model=self._model, piece=piece)]
@@ -327,8 +328,8 @@ class Updates(GrokReader):
         return out
 
     def _rewind(self, record: Update) -> list[Fact]:
-        target = record.update.get("target_prompt_index")
-        if not isinstance(target, int) or isinstance(target, bool):
+        target = integer_of(record.update.get("target_prompt_index"))
+        if target is None:
             return self._note_facts(record, "rewind to nowhere")
         standing = len(self._prompts)
         keep = next((at for at in range(standing) if self._prompts[at] >= target), standing)
@@ -369,9 +370,9 @@ class Updates(GrokReader):
         """A command in the background has ended: how, its call's result could not tell yet."""
         snapshot = fields(record.update.get("task_snapshot"))
         name = text(record.update.get("tool_call_id")) or text(snapshot.get("tool_call_id"))
-        code = snapshot.get("exit_code")
+        code = integer_of(snapshot.get("exit_code"))
         statuses: tuple[CallStatus, ...] = ()
-        if name and isinstance(code, int) and not isinstance(code, bool):
+        if name and code is not None:
             statuses = (CallStatus(name, code != 0, code),)
         return self._note_facts(
             record, f"{record.kind}: {word(snapshot.get('command'))}", told=statuses
@@ -412,10 +413,10 @@ def _has_failed(status: str, raw: Record) -> bool | None:
         return None
     if kind not in _SHELLS:
         return False
-    code = raw.get("exit_code")
+    code = integer_of(raw.get("exit_code"))
     if raw.get("timed_out") is True or raw.get("signal") is not None:
         return True
-    return code != 0 if isinstance(code, int) and not isinstance(code, bool) else None
+    return code != 0 if code is not None else None
 
 
 def _output(update: Record, raw: Record) -> str:

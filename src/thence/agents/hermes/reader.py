@@ -12,16 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, Live, Source, files
-from thence.agents.records import (
-    QuietAgent,
-    is_running,
-    moment,
-    objects,
-    roots_of,
-    subfolders,
-    text,
-)
+from thence.agents import Live, files
+from thence.agents.records import QuietAgent, is_running, moment, objects, subfolders, text
 from thence.agents.row_sources import RowSources
 
 ACTIVE = "runtime/active_sessions.json"
@@ -34,10 +26,11 @@ class Hermes(RowSources, QuietAgent):
     looks_for = "state.db"
     pattern = "state.db"
     keys = ("messages", "usage")
+    opens = "thence.agents.hermes.rows:open_log"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the folder that the variable names, and the usual one, with their profiles."""
-        above = roots_of(home, env, "HERMES_HOME", ".hermes")
+        above = super().roots(home, env)
         return [root for folder in above for root in (folder, *subfolders(folder / "profiles"))]
 
     def live(self, root: Path) -> Iterator[Live]:
@@ -46,17 +39,3 @@ class Hermes(RowSources, QuietAgent):
             session, since = text(entry.get("session_id")), moment(entry.get("started_at"))
             if session and is_running(pid := entry.get("pid"), since):
                 yield Live(session, pid, "running", since=since)
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.hermes.rows import open_log
-        from thence.agents.sqlite_rows import read
-
-        return read(source, cursor, open_log)
-
-    def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
-        """Yield id, version, time and size of the sessions in a database."""
-        from thence.agents.hermes.rows import versions
-        from thence.agents.sqlite_rows import query
-
-        return iter(query(path, versions))

@@ -21,6 +21,8 @@ from thence.agents.records import (
     call,
     fields,
     injected_text,
+    integer_of,
+    line_of,
     moment,
     note,
     objects,
@@ -30,13 +32,13 @@ from thence.agents.records import (
     text,
     thought,
 )
-from thence.agents.sqlite_rows import Database, RowLog, parse_json
+from thence.agents.sqlite_rows import Database, RowLog
 from thence.format import derived_events
 from thence.format.codec import RawRecord
 from thence.format.facts import Block, CallStatus, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
-from thence.format.records import JSON, Place, Usage, count, word
+from thence.format.records import JSON, Place, Usage, count, parse_json, word
 
 SOURCES: Final = frozenset({"cli", "tui", "acp", "cron", "desktop"})
 """Where sessions come from that are read; all others are talk of a chat."""
@@ -82,9 +84,10 @@ _TOKEN_COLUMNS: Final = _SESSION_COLUMNS[3:7]
 
 def versions(database: Database) -> list[tuple[str, str, float, int]]:
     """Return id, version, time and size of all sessions that are read."""
+    database.require("sessions", "id")
     records = [
         dict(zip(_SESSION_COLUMNS, values, strict=True))
-        for values in database.select("sessions", _SESSION_COLUMNS)
+        for values in database.select_once("sessions", _SESSION_COLUMNS)
     ]
     sessions = {session["id"]: session for session in records if text(session["id"])}
     rows = _rows_of(database)
@@ -208,29 +211,21 @@ class HermesMessages(MessageRows):
         "compacted",
     )
 
+    carries = ("about", "waiting", "children", "tip")
+    """Which calls wait for the session they started, and what the next row goes on from."""
+
     def __init__(self, database: Database, source: Source, file: File, mark: Mark) -> None:
         super().__init__(database, source, file, mark)
-        self._about_digest = text(self._carried.get("about"))
+        self._about = text(self._carried.get("about"))
         waiting = self._carried.get("waiting")
         self._waiting: Record = dict(waiting) if isinstance(waiting, dict) else {}
         children = self._carried.get("children")
-        self._children_known: list[JSON] = list(children) if isinstance(children, list) else []
+        self._children: list[JSON] = list(children) if isinstance(children, list) else []
         self._live = self._last_standing_row(self._at)
         self._tip = text(self._carried.get("tip"))
         rows = list(database.select("sessions", _SESSION_COLUMNS, "WHERE id = ?", source.session))
         self._row: Record = dict(zip(_SESSION_COLUMNS, rows[0], strict=True)) if rows else {}
         self._is_side = self._row.get("source") == _DELEGATED
-
-    def carry(self) -> JSON:
-        """Return where the reading stands, and which calls wait for the session they started."""
-        state = {
-            "about": self._about_digest,
-            "waiting": self._waiting,
-            "children": self._children_known,
-            "tip": self._tip,
-        }
-        more = {name: value for name, value in state.items() if value}
-        return {**fields(super().carry()), **more}
 
     def _last_standing_row(self, before: int) -> str | None:
         """Return the last of the rows up to one that was not taken back."""
@@ -327,8 +322,7 @@ class HermesMessages(MessageRows):
     def _result(self, row: Record) -> tuple[list[Block], int, tuple[CallStatus, ...]]:
         name, tool = text(row["tool_call_id"]), text(row["tool_name"])
         inner = fields(parse_json(row["content"]))
-        code = inner.get("exit_code")
-        code = code if isinstance(code, int) and not isinstance(code, bool) else None
+        code = integer_of(inner.get("exit_code"))
         failed: bool | None = bool(inner.get("error")) or inner.get("success") is False
         if code is not None:
             failed = None
@@ -343,10 +337,10 @@ class HermesMessages(MessageRows):
         if self._live != self._tip and self._tip is not None:
             node = Node(f"{self._tip} left", self._live)
             yield self._fact(entry, node, "rewind", blocks=(note("taken back up to here", None),))
-        yield from self._about(entry)
-        yield from self._children()
+        yield from self._about_facts(entry)
+        yield from self._child_facts()
 
-    def _about(self, entry: RawRecord) -> Iterator[Fact]:
+    def _about_facts(self, entry: RawRecord) -> Iterator[Fact]:
         row = self._row
         about: Record = {}
         if title := text(row.get("title")):
@@ -364,8 +358,8 @@ class HermesMessages(MessageRows):
                 about |= {"cwd": cwd} if text(cwd) else {}
         edges = tuple(self._above())
         known = f"{crc32(clean_carry(repr((about, edges))).encode('utf-8', 'replace')):08x}"
-        if (about or edges) and known != self._about_digest:
-            self._about_digest = known
+        if (about or edges) and known != self._about:
+            self._about = known
             node = Node(f"{self._session} session {known}", flags=Is.INTERNAL)
             when = moment(row.get("started_at"))
             yield self._fact(entry, node, "session", ts=when, about=about, edges=edges)
@@ -392,12 +386,12 @@ class HermesMessages(MessageRows):
         first = self._database.select("messages", ("content",), where, session)
         return next((_text_of(content) for (content,) in first), "")
 
-    def _children(self) -> Iterator[Fact]:
+    def _child_facts(self) -> Iterator[Fact]:
         """Yield the sessions that calls started: the first prompt of each is the goal of a call."""
         if not self._waiting:
             return
         where = "WHERE parent_session_id = ? AND source = 'subagent' ORDER BY started_at, id"
-        known = self._children_known
+        known = self._children
         for (child,) in list(self._database.select("sessions", ("id",), where, self._session)):
             goal = self._goal(word(child))
             for name, (number, goals) in list(self._waiting.items()):
@@ -420,7 +414,7 @@ def _again(block: Block) -> Block:
     """Return a block that was told before: the model sees its text, and nobody said it anew."""
     if block.kind in ("user_msg", "assistant_msg"):
         return Block("lifecycle", block.role, block.summary, block.payload)
-    return note(block.summary or block.kind, None)
+    return note(line_of(block) or block.kind, None)
 
 
 def _digest(row: Record) -> str:

@@ -6,16 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from thence.agents.hermes.profile import PROFILE
-from thence.agents.samples import (
-    Machine,
-    Record,
-    SampleHistory,
-    SampleMessage,
-    by_forms,
-    history,
-    put_rows,
-)
+from thence.agents.samples import Machine, Record, SampleHistory, SampleMessage, history, put_rows
 
 MODEL = "hermes-4-70b"
 SCHEMA = """
@@ -38,8 +29,7 @@ CREATE TABLE session_model_usage (session_id TEXT NOT NULL, model TEXT NOT NULL,
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("hermes", "lamp", machine, now - timedelta(hours=80), call)
+    story = history("hermes", "lamp", machine, now - timedelta(hours=80))
     put_rows(machine.home / "state.db", SCHEMA, _rows(story))
 
 

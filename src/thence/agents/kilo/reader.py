@@ -11,5 +11,4 @@ class Kilo(OpenCode):
     name = "kilo"
     looks_for = "kilo.db"
     pattern = "kilo*.db"
-    folder = ".local/share/kilo"
     variable = "KILO_DB"

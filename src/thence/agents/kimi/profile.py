@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, OldSessions, Profile, ServerFile, ToolForm
 
 EVENTS = (
     *("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact"),
@@ -37,6 +37,15 @@ PROFILE = Profile(
         *("runtime.*", "step.*", "subagent.*", "token_counting.*", "turn.*", "usage.record"),
         *("config.update", "skill.*", "goal.*", "plan.*", "task.*", "cron.*", "todo.*"),
         *("tools.*", "hook.*"),
+    ),
+    older=(
+        OldSessions(
+            "sessions/*/*/context.jsonl",
+            "kimi-cli",
+            folders=(".kimi",),
+            variable="KIMI_SHARE_DIR",
+            names="folder",
+        ),
     ),
     sample="thence.agents.kimi.sample:write",
 )

@@ -9,17 +9,12 @@ list running sessions. Sessions of its predecessor, kimi-cli, are not read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Source, files
+from thence.agents import File, Source, files
 from thence.agents.kimi.names import CARD, LOG, MAIN, PREFIX, session_id
-from thence.agents.records import (
-    QuietAgent,
-    Record,
-    first_records,
-    roots_of,
-)
+from thence.agents.records import QuietAgent, Record, first_records
 
 
 class Kimi(QuietAgent):
@@ -27,10 +22,7 @@ class Kimi(QuietAgent):
 
     name = "kimi"
     looks_for = "sessions/*/session_ID/agents/main/wire.jsonl"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the folder that the variable names, and the usual one."""
-        return roots_of(home, env, "KIMI_CODE_HOME", ".kimi-code")
+    opens = "thence.agents.kimi.wire:open_records"
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, workspace by workspace; one that lies in several is one."""
@@ -64,12 +56,6 @@ class Kimi(QuietAgent):
             return _source(str(folder), folder.name, _root_of(folder))
         file = File(str(path), MAIN)
         return Source(self.name, session_id(path.parent.name), (file,), str(path.parent.parent))
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.kimi.wire import is_record, open_records
-
-        return files.read(source, cursor, open_records, is_record=is_record)
 
 
 def _is_header(value: Record) -> bool:

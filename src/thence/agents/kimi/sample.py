@@ -5,33 +5,20 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from thence.agents.kimi.handoff import files
-from thence.agents.kimi.profile import PROFILE
-from thence.agents.samples import (
-    Machine,
-    Record,
-    by_forms,
-    handoff_history_of,
-    history,
-    put,
-    put_documents,
-)
+from thence.agents.samples import Machine, Record, handoff_history_of, history, put, written_logs
 
 MODEL = "kimi-k2"
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("kimi", "umlaut", machine, now - timedelta(hours=50), call)
-    answers = iter([message for message in story.messages if message.tokens is not None])
-    for path, records in put_documents(machine.home, files(handoff_history_of(story, MODEL))):
+    story = history("kimi", "umlaut", machine, now - timedelta(hours=50))
+    bills = story.bills()
+    for path, records in written_logs(machine.home, files(handoff_history_of(story, MODEL))):
         events: list[Record] = []
         for event in records:
-            event.pop("handedFrom", None)
-            event.pop("thenceHandoff", None)
-            if event.get("event", {}).get("type") == "step.end" and (
-                tokens := next(answers).tokens
-            ):
+            if event.get("event", {}).get("type") == "step.end":
+                tokens = next(bills)
                 usage = {
                     "inputOther": tokens.fresh,
                     "inputCacheRead": tokens.cached,

@@ -1,9 +1,10 @@
 """The events of Kimi Code's logs as facts.
 
 What was said stands in prompts and in the events of each step; messages that are mirrored at the
-end of a turn, or when they enter the context, are book-keeping. Requests are billed by
-`usage.record`. A fork is a copy of all lines up to a line `forked`, and its card names the session
-that it was copied from.
+end of a turn, or when they enter the context, are book-keeping. A step has one bill: its
+`usage.record` and its end say the same, and old clients write the record last. Another record in a
+step is another request; one of the session, as for a compaction, is of no step. A fork is a copy of
+all lines up to a line `forked`, and its card names the session that it was copied from.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from thence.agents.records import (
     call,
     fields,
     injected_text,
+    integer_of,
     linked_image,
     moment,
     note,
@@ -32,6 +34,7 @@ from thence.agents.records import (
     text,
     thought,
     unindexed_note,
+    usage_beside_cache,
 )
 from thence.format.codec import RawRecord
 from thence.format.facts import (
@@ -47,6 +50,9 @@ from thence.format.nodes import PREVIOUS, Is, Node, Undo
 from thence.format.normal import one_line
 from thence.format.records import JSON, Usage, blocks, count, text_of, word
 
+CUT_OFF = "a response was cut off before its usage was written"
+
+_COUNTS = ("inputOther", "output", "inputCacheCreation", "inputCacheRead")
 _BULKY_TYPES = frozenset({"llm.tools_snapshot", "profile.bind"})
 _MIRROR_TYPES = frozenset({"agent.message.appended"})
 _EXIT = re.compile(r"Command failed with exit code: (-?\d{1,9})\.\s*\Z")
@@ -90,12 +96,18 @@ class KimiCard(LineReader):
 class Wire(LineReader):
     """The events of one agent."""
 
+    carries = (
+        *("model", "alias", "step", "records"),
+        *("asked", "prompt", "prompts", "undone", "origin"),
+    )
+    """The model, the running prompt, and where a copy comes from."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         carried = self._carried
         self._model, self._alias = text(carried.get("model")), text(carried.get("alias"))
-        self._billed = carried.get("billed") is True
-        self._prompt_id: str | None = text(carried.get("asked"))
+        self._step, self._records = text(carried.get("step")), count(carried.get("records"))
+        self._asked: str | None = text(carried.get("asked"))
         self._prompt = word(carried.get("prompt"))
         lines = carried.get("prompts")
         self._prompts: list[int] = [n for n in lines if isinstance(n, int)] if lines else []
@@ -108,7 +120,8 @@ class Wire(LineReader):
             "turn.prompt": self._prompt_event,
             "turn.steer": self._prompt_event,
             "context.append_message": self._context_message,
-            "context.append_loop_event": self._step,
+            "context.append_loop_event": self._step_event,
+            "config.update": self._settings,
             "context.apply_compaction": self._compaction,
             "context.clear": self._context_reset,
             "context.undo": self._undo,
@@ -123,18 +136,8 @@ class Wire(LineReader):
         }
 
     def carry(self) -> JSON:
-        """Return the model, the running prompt, and how many copied parts are still to come."""
-        known = {
-            "model": self._model,
-            "alias": self._alias,
-            "billed": self._billed,
-            "asked": self._prompt_id,
-            "prompt": self._prompt,
-            "prompts": self._prompts,
-            "undone": self._undone,
-            "origin": self._origin,
-        }
-        return {"copies": self._copies, **{name: value for name, value in known.items() if value}}
+        """Return it, and how many copied parts are still to come."""
+        return {"copies": self._copies, **fields(super().carry())}
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one event."""
@@ -180,7 +183,7 @@ class Wire(LineReader):
         is_human = _is_human(event) and self._file.channel == "main"
         parts = [_user_block(part, is_human=is_human) for part in blocks(event.get("input"))]
         name = text(event.get("promptId")) or self._name(entry)
-        self._prompt_id, self._prompt = name, text_of(event.get("input"))[:_MAX_PROMPT_CHARS]
+        self._asked, self._prompt = name, text_of(event.get("input"))[:_MAX_PROMPT_CHARS]
         if is_human:
             self._prompts = [*self._prompts, entry.place.line][-_MAX_PROMPTS:]
         node = Node(name, PREVIOUS, Is.PROMPT if is_human else 0)
@@ -190,7 +193,7 @@ class Wire(LineReader):
         """Return a message that enters the context; prompts were told before."""
         message = fields(event.get("message"))
         name = text(message.get("id"))
-        if name is not None and name == self._prompt_id:
+        if name is not None and name == self._asked:
             node = Node(self._name(entry), PREVIOUS, Is.INTERNAL)
             return [self._event(entry, event, node, note("prompt sent to the model", None))]
         if message.get("role") != "user":
@@ -199,33 +202,35 @@ class Wire(LineReader):
         node = Node(self._name(entry), PREVIOUS)
         return [self._event(entry, event, node, *(parts or [injected_text("")]))]
 
-    def _step(self, entry: RawRecord, event: Record) -> list[Fact]:
+    def _step_event(self, entry: RawRecord, event: Record) -> list[Fact]:
         inner = fields(event.get("event"))
         kind = word(inner.get("type"))
         name = text(inner.get("uuid")) or self._name(entry)
         step = text(inner.get("stepUuid"))
+        more = {"kind": kind, "model": self._model, "bill_due": None if self._records else CUT_OFF}
         if kind == "content.part":
             node = Node(name, PREVIOUS, Is.REPLY, response=step)
-            block = _part(fields(inner.get("part")))
-            return [self._event(entry, event, node, block, kind=kind, model=self._model)]
+            return [self._event(entry, event, node, _part(fields(inner.get("part"))), **more)]
         if kind == "tool.call":
             arguments = parse_arguments(inner.get("args"))
             block = call(word(inner.get("name")), arguments, text(inner.get("toolCallId")))
             node = Node(name, PREVIOUS, Is.REPLY, calls=calls_of([block]), response=step)
-            return [self._event(entry, event, node, block, kind=kind, model=self._model)]
+            return [self._event(entry, event, node, block, **more)]
         if kind == "tool.result":
             return self._result(entry, event, inner)
         if kind == "step.end":
             return self._step_end(entry, event, inner, name)
-        self._billed = kind != "step.begin" and self._billed
+        if kind == "step.begin":
+            self._step, self._records = name, 0
         node = Node(name, PREVIOUS, Is.INTERNAL)
         return [self._event(entry, event, node, note(kind or "step", inner), kind=kind)]
 
     def _step_end(self, entry: RawRecord, event: Record, inner: Record, name: str) -> list[Fact]:
-        """Return the end of a model call; it is billed here if no record did so before."""
+        """Return the end of a model call, with its bill if no record has told it yet."""
         reason = word(inner.get("finishReason"))
         flags = Is.INTERNAL if reason in ("tool_use", "error") else Is.REPLY | Is.ENDS
-        usage = None if self._billed else _usage_of(inner.get("usage"))
+        self._step = name
+        usage = None if self._records else usage_beside_cache(inner.get("usage"), _COUNTS)
         return [
             self._event(
                 entry,
@@ -235,7 +240,7 @@ class Wire(LineReader):
                 kind="step.end",
                 model=self._model,
                 usage=usage,
-                usage_key=_digest(entry) if usage else None,
+                usage_key=name if usage else None,
             )
         ]
 
@@ -300,9 +305,9 @@ class Wire(LineReader):
 
     def _branch_switch(self, entry: RawRecord, event: Record) -> list[Fact]:
         """Return a switch to a branch that begins after a line; a paired undo counts once."""
-        base = fields(event.get("base")).get("line")
+        base = integer_of(fields(event.get("base")).get("line"))
         is_paired = self._undone and event.get("legacyUndoLine") is not None
-        if isinstance(base, bool) or not isinstance(base, int) or is_paired:
+        if base is None or is_paired:
             self._undone = 0
             return self._internal_event(entry, event, "branch switched")
         keep = len([line for line in self._prompts if line <= base])
@@ -317,12 +322,21 @@ class Wire(LineReader):
         self._alias = text(event.get("modelAlias"))
         return self._internal_event(entry, event, f"request: {word(event.get('kind'))}")
 
+    def _settings(self, entry: RawRecord, event: Record) -> list[Fact]:
+        """Return a change of settings; an old client names the model nowhere else."""
+        if (alias := text(event.get("modelAlias"))) not in (None, self._alias):
+            self._model = self._alias = alias
+        return self._other(entry, event)
+
     def _usage(self, entry: RawRecord, event: Record) -> list[Fact]:
-        usage = _usage_of(event.get("usage")) or Usage()
+        usage = usage_beside_cache(event.get("usage"), _COUNTS) or Usage()
         alias = text(event.get("model"))
         # Bills name a model by its alias in the settings; the request has its real name.
         model = self._model if self._model and alias in (None, self._alias) else alias
-        self._billed = True
+        key: str | None = None
+        if event.get("usageScope") != "session":
+            self._records += 1
+            key = self._step if self._records == 1 else None
         return self._internal_event(
             entry,
             event,
@@ -330,7 +344,7 @@ class Wire(LineReader):
             0,
             model=model,
             usage=usage,
-            usage_key=_digest(entry),
+            usage_key=key or _digest(entry),
         )
 
     # -- the rest -----------------------------------------------------------------------
@@ -403,11 +417,3 @@ def _part(part: Record) -> Block:
     if part.get("type") == "text":
         return answer(word(part.get("text")))
     return Block("assistant_msg", "assistant", "", linked_image(part))
-
-
-def _usage_of(value: JSON) -> Usage | None:
-    """Return the usage of a request; its input does not include the cache."""
-    if not isinstance(value, dict):
-        return None
-    names = ("inputOther", "output", "inputCacheCreation", "inputCacheRead")
-    return Usage(*(count(value.get(name)) for name in names))

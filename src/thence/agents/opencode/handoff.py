@@ -22,7 +22,7 @@ from thence.agents.handoffs import (
 )
 from thence.agents.opencode.messages import HANDED_OVER
 from thence.agents.records import fields
-from thence.format.records import JSON, blocks, text_of, word
+from thence.format.records import JSON, blocks, parse_json, text_of, word
 
 WRITTEN_AS_VERSION: Final = "1.18.33"
 """The version whose export this is."""
@@ -185,7 +185,7 @@ def settings_of(config: str, database: str) -> Callable[[Path], HandoffSettings]
 
 
 def _last_used_model(root: Path, pattern: str) -> tuple[str, str]:
-    from thence.agents.sqlite_rows import Database, UnreadableError, parse_json, query
+    from thence.agents.sqlite_rows import Database, UnreadableError, query
 
     def model(database: Database) -> tuple[str, str]:
         newest = "ORDER BY time_created DESC LIMIT 20"

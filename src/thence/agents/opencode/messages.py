@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
+import msgspec
+
 from thence.agents import File, Mark, Source
 from thence.agents.files import clean_carry
 from thence.agents.records import (
@@ -26,6 +28,7 @@ from thence.agents.records import (
     fields,
     image,
     injected_text,
+    integer_of,
     moment,
     note,
     objects,
@@ -52,6 +55,7 @@ from thence.format.records import JSON, Usage, count, word
 
 KILLED: Final = "the request ended before its tokens were written"
 TITLE: Final = "the title request is not in the log"
+THOUGHTS: Final = "whether the output has the thoughts in it is not in the log"
 
 _DEFAULT_TITLE_PREFIXES: Final = ("New session - ", "Child session - ")
 _MAX_KNOWN_MESSAGES: Final = 256  # messages that later records may name; older ones are forgotten
@@ -66,40 +70,20 @@ HANDED_OVER: Final = "thence"
 """The name in a part's metadata under which the session stands that it was copied from."""
 
 
-class _Message:
+class _Message(msgspec.Struct, omit_defaults=True):
     """What is remembered of a message."""
 
-    def __init__(self, saved: JSON = None) -> None:
-        state = fields(saved)
-        self.role = word(state.get("role"))
-        self.created = state.get("created")
-        self.before = text(state.get("before"))
-        self.first = text(state.get("first"))
-        self.model = text(state.get("model"))
-        self.bill = text(state.get("bill"))
-        self.bills = count(state.get("bills"))
-        self.is_done = state.get("done") is True
-        self.is_summary = state.get("summary") is True
-        self.failed = state.get("failed") is True
-        parts = state.get("parts")
-        self.parts: dict[str, int] = dict(parts) if isinstance(parts, dict) else {}
-
-    def to_record(self) -> Record:
-        """Return it for a later read."""
-        state = {
-            "role": self.role,
-            "created": self.created,
-            "before": self.before,
-            "first": self.first,
-            "model": self.model,
-            "bill": self.bill,
-            "bills": self.bills,
-            "done": self.is_done,
-            "summary": self.is_summary,
-            "failed": self.failed,
-            "parts": self.parts,
-        }
-        return {name: value for name, value in state.items() if value}
+    role: str = ""
+    created: JSON = None
+    before: str | None = None
+    first: str | None = None
+    model: str | None = None
+    bill: str | None = None
+    bills: int = 0
+    is_done: bool = msgspec.field(name="done", default=False)
+    is_summary: bool = msgspec.field(name="summary", default=False)
+    failed: bool = False
+    parts: dict[str, int] = {}
 
     def key(self, kind: str, name: str) -> str:
         """Return what copies of one of its records have in common."""
@@ -109,11 +93,14 @@ class _Message:
 class OpenCodeMessages(LineReader):
     """The messages of one session."""
 
+    carries = ("last", "title", "cwd", "parent", "undone", "left", "tail", "handed")
+    """What the next record goes on from."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         self._adapter = source.adapter
         saved = fields(self._carried.get("messages"))
-        self._messages = {name: _Message(state) for name, state in saved.items()}
+        self._messages = {name: msgspec.convert(state, _Message) for name, state in saved.items()}
         self._last = text(self._carried.get("last"))
         self._title = text(self._carried.get("title"))
         self._cwd = text(self._carried.get("cwd"))
@@ -121,22 +108,12 @@ class OpenCodeMessages(LineReader):
         self._undone = text(self._carried.get("undone"))
         self._left = text(self._carried.get("left"))
         self._tail = text(self._carried.get("tail"))
-        self._is_handed = self._carried.get("handed") is True
+        self._handed = self._carried.get("handed") is True
 
     def carry(self) -> JSON:
-        """Return the last messages, and what the next record goes on from."""
-        state = {
-            "messages": {name: message.to_record() for name, message in self._messages.items()},
-            "last": self._last,
-            "title": self._title,
-            "cwd": self._cwd,
-            "parent": self._parent,
-            "undone": self._undone,
-            "left": self._left,
-            "tail": self._tail,
-            "handed": self._is_handed,
-        }
-        return {name: value for name, value in state.items() if value}
+        """Return it, and the last messages."""
+        messages = msgspec.to_builtins(self._messages)
+        return {**({"messages": messages} if messages else {}), **fields(super().carry())}
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one version of a session, a message or a part."""
@@ -245,7 +222,7 @@ class OpenCodeMessages(LineReader):
         times = fields(info.get("time"))
         if usage is None:
             return
-        bill = ":".join(map(str, (message.created, *_counts(usage))))
+        bill = ":".join(map(str, (message.created, *msgspec.structs.astuple(usage)[:4])))
         if bill == message.bill:
             return
         message.bill, message.bills = bill, message.bills + 1
@@ -267,6 +244,7 @@ class OpenCodeMessages(LineReader):
             usage=usage,
             usage_key=bill,
             cost_usd=float(cost) if isinstance(cost, (int, float)) and cost > 0 else None,
+            unbilled=THOUGHTS if tokens.get("reasoning") and "total" not in tokens else None,
             copy_key=message.key("bill", str(message.bills)),
         )
 
@@ -301,8 +279,8 @@ class OpenCodeMessages(LineReader):
         if name is None or message is None:
             return
         before = self._last
-        if not self._is_handed and (tie := _source(part)):
-            self._is_handed = True
+        if not self._handed and (tie := _source(part)):
+            self._handed = True
             node = Node(f"{name} handed over", flags=Is.INTERNAL)
             yield self._fact(entry, node, "session", edges=tie)
         if kind == "tool":
@@ -418,22 +396,21 @@ def _source(part: Record) -> tuple[Edge, ...]:
     return handed_over_edges(source.get("from"), source.get("event"))
 
 
-def _counts(usage: Usage) -> tuple[int, int, int, int]:
-    return (
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_creation_input_tokens,
-        usage.cache_read_input_tokens,
-    )
-
-
 def _usage(tokens: Record) -> Usage | None:
-    """Return a usage: input stands beside the cache, and thoughts beside the output."""
-    cache = fields(tokens.get("cache"))
-    output = count(tokens.get("output")) + count(tokens.get("reasoning"))
+    """Return a usage: input stands beside the cache.
+
+    Thoughts stand beside the output since 1.18 and are part of it before. The total tells; without
+    one they are counted once.
+    """
+    cache, thoughts = fields(tokens.get("cache")), count(tokens.get("reasoning"))
     made = Usage(
-        count(tokens.get("input")), output, count(cache.get("write")), count(cache.get("read"))
+        count(tokens.get("input")),
+        count(tokens.get("output")),
+        count(cache.get("write")),
+        count(cache.get("read")),
     )
+    if thoughts > made.output_tokens or count(tokens.get("total")) > made.total:
+        made = msgspec.structs.replace(made, output_tokens=made.output_tokens + thoughts)
     return made if made.total else None
 
 
@@ -454,8 +431,7 @@ def _outcome(
     times = fields(state.get("time"))
     start, end = times.get("start"), times.get("end")
     took = count(end) - count(start) if count(start) and count(end) else None
-    code = metadata.get("exit")
-    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    code = integer_of(metadata.get("exit"))
     failed = True if is_error else None if code is not None else False
     blocks = [result(content, call_id, tool, failed=failed)]
     if diff := text(fields(metadata.get("filediff")).get("patch")) or text(metadata.get("diff")):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import Profile, ServerFile, ToolForm
+from thence.agents.profiles import OldSessions, Profile, ServerFile, ToolForm
+
+SERVERS = ServerFile(
+    "opencode/opencode.json",
+    key="mcp",
+    config_variable="XDG_CONFIG_HOME",
+    is_command_list=True,
+    more={"type": "local", "enabled": True},
+)
 
 PROFILE = Profile(
     label="OpenCode",
@@ -28,14 +36,12 @@ PROFILE = Profile(
         "edit": ToolForm("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
         "search": ToolForm("grep", {"pattern": "pattern"}),
     },
-    servers=ServerFile(
-        "opencode/opencode.json",
-        key="mcp",
-        config_variable="XDG_CONFIG_HOME",
-        is_command_list=True,
-        more={"type": "local", "enabled": True},
-    ),
+    servers=SERVERS,
     handoff="thence.agents.opencode.handoff:WRITER",
     more_variables=("OPENCODE_DB",),
+    older=(
+        OldSessions("storage/session/*/ses_*.json", "versions before 1.2"),
+        OldSessions("project/*/storage/session/info/ses_*.json", "versions of 2025"),
+    ),
     sample="thence.agents.opencode.sample:write",
 )

@@ -9,10 +9,9 @@ never looked at. OpenCode deletes nothing by age and does not list running sessi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, Source
 from thence.agents.records import QuietAgent
 from thence.agents.row_sources import RowSources
 
@@ -23,32 +22,12 @@ class OpenCode(RowSources, QuietAgent):
     name = "opencode"
     looks_for = "opencode.db"
     pattern = "opencode*.db"
-    folder = ".local/share/opencode"
     variable = "OPENCODE_DB"
     keys = ("events",)
+    opens = "thence.agents.opencode.rows:OpenCodeLog"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the folder of a database that is named, one that was moved, and the usual one."""
-        out: list[Path] = []
-        data = env.get("XDG_DATA_HOME")
-        above = [Path(data).expanduser()] if data else []
-        named = env.get(self.variable, "")
-        if Path(named).is_absolute():
-            out.append(Path(named).parent)
-        usual = Path(self.folder)
-        out += [*(folder / usual.name for folder in above), home / usual]
-        return list(dict.fromkeys(out))
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.opencode.rows import OpenCodeLog
-        from thence.agents.sqlite_rows import read
-
-        return read(source, cursor, OpenCodeLog)
-
-    def versions(self, path: str) -> Iterator[tuple[str, str, float, int]]:
-        """Yield id, version, time and size of the sessions in a database."""
-        from thence.agents.opencode.rows import versions
-        from thence.agents.sqlite_rows import query
-
-        return iter(query(path, versions))
+        named = Path(env.get(self.variable, ""))
+        own = [named.parent] if named.is_absolute() else []
+        return list(dict.fromkeys([*own, *super().roots(home, env)]))

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from thence.agents import File, Mark, Source
 from thence.agents.opencode.messages import OpenCodeMessages
 from thence.agents.records import Record, fields, text
-from thence.agents.sqlite_rows import Database, parse_json, row
+from thence.agents.sqlite_rows import Database, row
 from thence.format.codec import RawRecord
 from thence.format.facts import Fact
-from thence.format.records import JSON, count, word
+from thence.format.records import JSON, count, parse_json, word
 
 _ESTIMATED_EVENT_BYTES = 1024  # a guess: events are not measured
 _PART = "message.part.updated"
@@ -34,6 +34,7 @@ _SESSION_COLUMNS = (
 
 def versions(database: Database) -> list[tuple[str, str, float, int]]:
     """Return id, version, time and size of all sessions in a database."""
+    database.require("session", "id")
     return list(_versions(database, None))
 
 
@@ -41,14 +42,17 @@ def _versions(database: Database, session: str | None) -> Iterator[tuple[str, st
     if not database.has_columns("session", ("id",)):
         return
     parameters = () if session is None else (session,)
-    where = "WHERE id = ?" if parameters else ""
     sequence = "WHERE aggregate_id = ?" if parameters else ""
     has_events = database.has_columns("event_sequence", ("aggregate_id", "seq"))
     numbers: dict[str, int] = {}
     if has_events:
         rows = database.select("event_sequence", ("aggregate_id", "seq"), sequence, *parameters)
         numbers = {word(name): count(last) for name, last in rows}
-    times = database.select("session", ("id", "time_updated"), where, *parameters)
+    columns = ("id", "time_updated")
+    if session is None:
+        times = database.select_once("session", columns)
+    else:
+        times = database.select("session", columns, "WHERE id = ? LIMIT 1", session)
     for name, updated in list(times):
         if not isinstance(name, str) or not name:
             continue

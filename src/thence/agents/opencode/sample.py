@@ -7,12 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from thence.agents.opencode.handoff import files
-from thence.agents.opencode.profile import PROFILE
 from thence.agents.samples import (
     Machine,
     Record,
     SampleHistory,
-    by_forms,
     handoff_history_of,
     history,
     put_rows,
@@ -36,8 +34,7 @@ CREATE UNIQUE INDEX event_aggregate_seq_idx ON event (aggregate_id, seq);
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("opencode", "lamp", machine, now - timedelta(hours=4), call)
+    story = history("opencode", "lamp", machine, now - timedelta(hours=4))
     write_rows(machine.home / "opencode.db", story)
 
 

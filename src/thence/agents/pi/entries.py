@@ -30,6 +30,7 @@ from thence.agents.records import (
     result,
     text,
     thought,
+    usage_beside_cache,
 )
 from thence.format.codec import RawRecord
 from thence.format.facts import (
@@ -43,11 +44,12 @@ from thence.format.facts import (
 )
 from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, blocks, count, text_of, word
+from thence.format.records import JSON, blocks, count, text_of, word
 
 COMPACTION = "the compaction request is not in the log"
 CUT_OFF = "a response was cut off before its usage was written"
 
+_COUNTS = ("input", "output", "cacheWrite", "cacheRead")
 _EXIT = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
 
 _MAX_COST_USD = 1e6
@@ -176,7 +178,7 @@ class PiEntries(LineReader):
             calls=calls_of(parts),
             response=text(message.get("responseId")),
         )
-        usage = _usage(message.get("usage"))
+        usage = usage_beside_cache(message.get("usage"), _COUNTS)
         # Zeros stand for a usage that was never told, as of an answer that was cut off.
         if usage is not None and not usage.total:
             usage = None
@@ -302,14 +304,6 @@ def _bash(message: Record) -> Block:
         return note(f"! {command}", message)
     block = injected_text(content)
     return Block(block.kind, block.role, one_line(f"! {command}"), block.payload)
-
-
-def _usage(value: JSON) -> Usage | None:
-    """Return the usage of an answer; pi's input does not include the cache."""
-    if not isinstance(value, dict):
-        return None
-    names = ("input", "output", "cacheWrite", "cacheRead")
-    return Usage(*(count(value.get(name)) for name in names))
 
 
 def _cost(value: JSON) -> float | None:

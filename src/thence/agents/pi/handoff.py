@@ -17,8 +17,8 @@ from thence.agents.handoffs import (
     HandoffSettings,
     HandoffWriter,
     image_data,
+    message_runs,
     read_settings,
-    runs,
 )
 from thence.format.records import JSON, blocks, word
 
@@ -72,19 +72,16 @@ def _entries(bound: HandoffHistory) -> Iterator[JSON]:
 
 def _message_entries(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the entries of one message."""
-    content = blocks(message["content"])
-    if message["role"] == "assistant":
-        yield _message(bound, _answer(bound, content))
-        return
-    for kind, run in runs(content):
-        if kind == "words":
+    for kind, run in message_runs(message):
+        if kind == "answer":
+            yield _message(bound, _answer(bound, run))
+        elif kind == "words":
             yield _message(bound, {"role": "user", "content": _parts(run)})
-        for block in run if kind != "words" else ():
-            if kind == "result":
-                yield _message(bound, _result(block, tools))
-            else:  # the model sees it; it is no prompt of the user's
-                custom = {"type": "custom_message", "customType": "thence", "display": True}
-                yield {**custom, "content": block["text"]}
+        elif kind == "result":
+            yield from (_message(bound, _result(block, tools)) for block in run)
+        else:  # the model sees it; it is no prompt of the user's
+            custom = {"type": "custom_message", "customType": "thence", "display": True}
+            yield from ({**custom, "content": block["text"]} for block in run)
 
 
 def _message(bound: HandoffHistory, message: JSON) -> JSON:

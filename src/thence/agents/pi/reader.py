@@ -12,14 +12,14 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, Source, files
+from thence.agents import Source, files
 from thence.agents.pi.names import session_in
 from thence.agents.records import (
     QuietAgent,
     Record,
     first_records,
+    folder_above,
     named_sources,
-    roots_of,
     text,
 )
 
@@ -34,12 +34,13 @@ class Pi(QuietAgent):
 
     name = "pi"
     looks_for = "sessions/*/TIME_ID.jsonl"
+    opens = "thence.agents.pi.entries:PiEntries"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return pi's own folder, and the one that its users may have named for sessions."""
-        usual = roots_of(home, env, "PI_CODING_AGENT_DIR", ".pi/agent")
-        named = env.get("PI_CODING_AGENT_SESSION_DIR")
-        return list(dict.fromkeys([*usual, *([Path(named).expanduser()] if named else [])]))
+        variables = ("PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR")
+        own, logs = ([Path(named).expanduser()] if (named := env.get(v)) else [] for v in variables)
+        return list(dict.fromkeys([*own, home / ".pi" / "agent", *logs]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions below pi's folder, or in a folder of logs."""
@@ -54,19 +55,12 @@ class Pi(QuietAgent):
             return None
         if not any(map(_is_header, first_records(str(path))[:1])):
             return None
-        root = _root_of(path)
+        # Of a log elsewhere it is the folder that the log lies in.
+        root = folder_above(path, SESSIONS, steps=_MAX_DEPTH + 1) or path.parent
+        if (source := self.holder(root, path)) is not None:
+            return source
         session = _session_of(path.name, str(path))
-        if root is not None:
-            for source in self.find(root):
-                if source.session == session and any(f.path == str(path) for f in source.files):
-                    return source
-        return next(named_sources(self.name, [(session, str(path))], str(root or path.parent)))
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.pi.entries import PiEntries, is_record
-
-        return files.read(source, cursor, PiEntries, is_record=is_record)
+        return next(named_sources(self.name, [(session, str(path))], str(root)))
 
 
 def _logs(folder: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -94,11 +88,3 @@ def _is_header(value: Record) -> bool:
     if value.get("type") != "session" or not isinstance(value.get("timestamp"), str):
         return False
     return isinstance(value.get("cwd"), str) or isinstance(value.get("id"), str)
-
-
-def _root_of(path: Path) -> Path | None:
-    """Return pi's folder for one of its logs; of a log elsewhere the folder it lies in."""
-    for above in path.parents[: _MAX_DEPTH + 1]:
-        if above.name == SESSIONS:
-            return above.parent
-    return path.parent

@@ -5,23 +5,21 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from thence.agents.pi.handoff import files
-from thence.agents.pi.profile import PROFILE
-from thence.agents.samples import Machine, Record, by_forms, handoff_history_of, history, put
+from thence.agents.samples import Machine, Record, handoff_history_of, history, put, written_logs
 
 MODEL = "claude-sonnet-4-5"
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("pi", "neap", machine, now - timedelta(hours=7), call)
-    answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, entries in files(handoff_history_of(story, MODEL, "anthropic")).items():
+    story = history("pi", "neap", machine, now - timedelta(hours=7))
+    bills = story.bills()
+    bound = handoff_history_of(story, MODEL, "anthropic")
+    for path, entries in written_logs(machine.home, files(bound)):
         for entry in entries:
-            entry.pop("handedFrom", None)
-            entry.pop("thenceHandoff", None)
             message: Record = entry.get("message", {})
-            if message.get("role") == "assistant" and (tokens := next(answers).tokens):
+            if message.get("role") == "assistant":
+                tokens = next(bills)
                 message["usage"] = {
                     "input": tokens.fresh,
                     "output": tokens.output,
@@ -29,4 +27,4 @@ def write(machine: Machine, now: datetime) -> None:
                     "cacheWrite": 0,
                     "totalTokens": sum(tokens),
                 }
-        put(machine.home / name, entries)
+        put(path, entries)

@@ -30,6 +30,7 @@ from thence.agents.records import (
     call,
     fields,
     injected_text,
+    integer_of,
     moment,
     note,
     parse_arguments,
@@ -96,6 +97,9 @@ class AgentCard(LineReader):
 class Chat(LineReader):
     """The records of one log."""
 
+    carries = ("pending", "forked")
+    """The telemetry that awaits its answer, and the session it was forked from."""
+
     def __init__(self, source: Source, file: File, mark: Mark) -> None:
         super().__init__(source, file, mark)
         pending = self._carried.get("pending")
@@ -107,11 +111,6 @@ class Chat(LineReader):
             "tool_result": self._result,
             "system": self._system,
         }
-
-    def carry(self) -> JSON:
-        """Return the telemetry that awaits its answer, and the session it was forked from."""
-        known = {"pending": self._pending, "forked": self._forked}
-        return {name: value for name, value in known.items() if value} or None
 
     def facts(self, entry: RawRecord) -> Iterable[Fact]:
         """Return the facts of one record."""
@@ -313,8 +312,8 @@ def _has_failed(outcome: Record, *, is_error: bool) -> bool | None:
 
 
 def _exit_code(outcome: Record, content: JSON) -> int | None:
-    code = fields(outcome.get("resultDisplay")).get("exitCode")
-    if isinstance(code, int) and not isinstance(code, bool):
+    code = integer_of(fields(outcome.get("resultDisplay")).get("exitCode"))
+    if code is not None:
         return code
     shown = _EXIT.search(text_of(content)[-400:])
     return int(shown[1]) if shown else None

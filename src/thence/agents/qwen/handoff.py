@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from thence.agents.handoffs import HandoffHistory, HandoffWriter, runs
-from thence.format.records import JSON, blocks, text_of, word
+from thence.agents.handoffs import HandoffHistory, HandoffWriter, message_runs
+from thence.format.records import JSON, text_of, word
 
 WRITTEN_AS_VERSION: Final = "0.24.4"
 """The version whose records these are."""
@@ -51,16 +51,12 @@ def _records(bound: HandoffHistory) -> Iterator[JSON]:
 
 def _message_records(bound: HandoffHistory, message: JSON, tools: dict[str, str]) -> Iterator[JSON]:
     """Yield the records of one message, without their frame."""
-    content = blocks(message["content"])
-    if message["role"] == "assistant":
-        model = {"model": bound.model} if bound.model else {}
-        parts = [_answer_part(block) for block in content]
-        yield {"type": "assistant", "provenance": "assistant_output", **model} | _message(
-            "model", parts
-        )
-        return
-    for kind, run in runs(content):
-        if kind == "result":
+    for kind, run in message_runs(message):
+        if kind == "answer":
+            reply = _message("model", [_answer_part(block) for block in run])
+            model = {"model": bound.model} if bound.model else {}
+            yield {"type": "assistant", "provenance": "assistant_output", **model, **reply}
+        elif kind == "result":
             yield from (_result(block, tools) for block in run)
         else:
             yield {"type": "user", "provenance": _PROVENANCE[kind]} | _message("user", _texts(run))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import BriefHook, HookFile, Profile, ServerFile, ToolForm
-
-EVENTS = ("SessionStart", "UserPromptSubmit", "SubagentStop", "PreCompact", "Stop", "SessionEnd")
+from thence.agents.profiles import (
+    SILENT_EVENTS,
+    BriefHook,
+    HookFile,
+    OldSessions,
+    Profile,
+    ServerFile,
+    ToolForm,
+)
 
 PROFILE = Profile(
     label="Qwen Code",
@@ -24,7 +30,7 @@ PROFILE = Profile(
         "edit": ToolForm("edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
         "search": ToolForm("grep_search", {"pattern": "pattern"}),
     },
-    hooks=(HookFile("settings.json", EVENTS, brief=BriefHook()),),
+    hooks=(HookFile("settings.json", SILENT_EVENTS, brief=BriefHook()),),
     servers=ServerFile("settings.json"),
     handoff="thence.agents.qwen.handoff:WRITER",
     newest_version="0.24.4",
@@ -34,5 +40,6 @@ PROFILE = Profile(
         *("system/rewind", "system/session_artifact_snapshot", "system/chat_compression"),
         *("system/at_command",),
     ),
+    older=(OldSessions("tmp/*/chats/session-*.json", "versions before 0.2"),),
     sample="thence.agents.qwen.sample:write",
 )

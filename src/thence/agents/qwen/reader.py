@@ -15,14 +15,15 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from thence.agents import Batch, Cursor, File, Live, Source, files
+from thence.agents import File, Live, Source, files
 from thence.agents.records import (
     QuietAgent,
     Record,
+    add_log,
     first_records,
+    folder_above,
     is_running,
     moment,
-    roots_of,
     text,
 )
 
@@ -36,12 +37,13 @@ class Qwen(QuietAgent):
 
     name = "qwen"
     looks_for = "projects/*/chats/ID.jsonl"
+    opens = "thence.agents.qwen.chat:open_records"
 
     def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the folders that variables name, and the usual one."""
         runtime = env.get("QWEN_RUNTIME_DIR")
         named = [Path(runtime).expanduser()] if runtime else []
-        return list(dict.fromkeys([*named, *roots_of(home, env, "QWEN_HOME", ".qwen")]))
+        return list(dict.fromkeys([*named, *super().roots(home, env)]))
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions, project by project."""
@@ -53,7 +55,7 @@ class Qwen(QuietAgent):
             for log in _logs(f"{folder}/{_CHATS}"):
                 session = log.name.removesuffix(_LOG)
                 here.add(session)
-                _add(sessions.setdefault(session, {}), File(log.path, "main"), name)
+                add_log(sessions.setdefault(session, {}), File(log.path, "main"), name)
             for entry in files.folders_in(f"{folder}/{_SIDES}"):
                 if entry.name in here:
                     _add_sides(sessions[entry.name], entry.path, name)
@@ -66,29 +68,12 @@ class Qwen(QuietAgent):
         if path.is_symlink() or not path.is_file() or path.suffix not in (".jsonl", ".json"):
             return None
         if path.parent.parent.name == _SIDES:
-            return self._of_side(path)
+            return self.holder(folder_above(path, "projects"), path)
         if path.suffix != _LOG or not any(map(is_ours, first_records(str(path)))):
             return None
-        root = _root_of(path)
+        root = folder_above(path, "projects")
         session = path.name.removesuffix(_LOG)
-        known = self.find(root) if root is not None else iter(())
-        for source in known:
-            if source.session == session and any(f.path == str(path) for f in source.files):
-                return source
-        return _source(session, path, str(root or path.parent))
-
-    def _of_side(self, path: Path) -> Source | None:
-        root, session = _root_of(path), path.parent.name
-        for source in self.find(root) if root is not None else ():
-            if source.session == session and any(f.path == str(path) for f in source.files):
-                return source
-        return None
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor."""
-        from thence.agents.qwen.chat import is_record, open_records
-
-        return files.read(source, cursor, open_records, is_record=is_record)
+        return self.holder(root, path) or _source(session, path, str(root or path.parent))
 
     def live(self, root: Path) -> Iterator[Live]:
         """Yield the sessions of this machine whose process still runs."""
@@ -150,23 +135,7 @@ def _add_sides(own: dict[str, File], folder: str, project: str) -> None:
     for entry in files.walk(folder, 0):
         if entry.name.endswith(_META):
             agent = entry.name.removeprefix("agent-").removesuffix(_META)
-            _add(own, File(entry.path, f"side/{agent}.meta", is_document=True), project)
+            add_log(own, File(entry.path, f"side/{agent}.meta", is_document=True), project)
         elif entry.name.endswith(_LOG):
             agent = entry.name.removeprefix("agent-").removesuffix(_LOG)
-            _add(own, File(entry.path, f"side/{agent}", f"agent:{agent}"), project)
-
-
-def _add(own: dict[str, File], file: File, project: str) -> None:
-    """Add a file under its key; one of another project with the same key stands beside it."""
-    key = file.key
-    while key in own:
-        key = f"{key}@{project}"
-    own[key] = file if key == file.key else File(file.path, key, file.channel, file.is_document)
-
-
-def _root_of(path: Path) -> Path | None:
-    """Return Qwen Code's folder for one of its logs; None for a log that lies elsewhere."""
-    for above in path.parents[:5]:
-        if above.name == "projects":
-            return above.parent
-    return None
+            add_log(own, File(entry.path, f"side/{agent}", f"agent:{agent}"), project)

@@ -5,25 +5,23 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from thence.agents.qwen.handoff import files
-from thence.agents.qwen.profile import PROFILE
-from thence.agents.samples import Machine, by_forms, handoff_history_of, history, put
+from thence.agents.samples import Machine, handoff_history_of, history, put, written_logs
 
 MODEL = "qwen3-coder-plus"
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("qwen", "umlaut", machine, now - timedelta(hours=11), call)
-    answers = iter([message for message in story.messages if message.tokens is not None])
-    for name, records in files(handoff_history_of(story, MODEL)).items():
+    story = history("qwen", "umlaut", machine, now - timedelta(hours=11))
+    bills = story.bills()
+    for path, records in written_logs(machine.home, files(handoff_history_of(story, MODEL))):
         for record in records:
-            del record["forkedFrom"]
-            if record["type"] == "assistant" and (tokens := next(answers).tokens):
+            if record["type"] == "assistant":
+                tokens = next(bills)
                 record["usageMetadata"] = {
                     "promptTokenCount": tokens.fresh + tokens.cached,
                     "cachedContentTokenCount": tokens.cached,
                     "candidatesTokenCount": tokens.output,
                     "totalTokenCount": sum(tokens),
                 }
-        put(machine.home / name, records)
+        put(path, records)

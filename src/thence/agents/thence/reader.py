@@ -160,15 +160,11 @@ def _key(session: str, number: int) -> str:
 
 def _names(folder: str, *, folders: bool = False) -> list[str]:
     """Names of the regular files, or of the folders, in a folder; links are neither."""
-    try:
-        with os.scandir(folder) as listing:
-            return sorted(
-                entry.name
-                for entry in listing
-                if (entry.is_dir if folders else entry.is_file)(follow_symlinks=False)
-            )
-    except OSError:
-        return []
+    return [
+        entry.name
+        for entry in files.entries_in(folder)
+        if (entry.is_dir if folders else entry.is_file)(follow_symlinks=False)
+    ]
 
 
 def _folders(folder: str) -> list[str]:

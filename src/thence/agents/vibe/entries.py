@@ -25,6 +25,7 @@ from thence.agents.records import (
     call,
     fields,
     injected_text,
+    integer_of,
     moment,
     note,
     objects,
@@ -260,14 +261,15 @@ class VibeEntries(ListReader):
         """Return how a call ended; for the client a command that failed is a success."""
         name, output = word(item["result"]), fields(item.get("output"))
         structured, error = output.get("structured_content"), fields(item.get("error"))
-        code = fields(structured).get("returncode")
-        is_code = isinstance(code, int) and not isinstance(code, bool)
+        code = integer_of(fields(structured).get("returncode"))
         is_error = item.get("status") != "completed"
         shown = (
             word(error.get("message")) or _show_output(structured) or text_of(output.get("content"))
         )
-        block = result(shown, name, None, failed=True if is_error else None if is_code else False)
-        statuses = (CallStatus(name, None, code),) if is_code and not is_error else ()
+        block = result(
+            shown, name, None, failed=True if is_error else None if code is not None else False
+        )
+        statuses = (CallStatus(name, None, code),) if code is not None and not is_error else ()
         when = moment(item.get("at"))
         return self._event(entry, "effect", f"{name} result", block, told=statuses, ts=when)
 

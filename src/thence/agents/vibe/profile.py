@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thence.agents.profiles import HookFile, Profile, ServerFile, ToolForm
+from thence.agents.profiles import HookFile, OldSessions, Profile, ServerFile, ToolForm
 
 PROFILE = Profile(
     label="Mistral Vibe",
@@ -36,6 +36,10 @@ PROFILE = Profile(
         key="mcp_servers",
         is_list=True,
         more={"transport": "stdio"},
+    ),
+    older=(
+        OldSessions("logs/session/session_*.json", "Vibe 1"),
+        OldSessions("logs/session/session_*/meta.json", "Vibe 2", names="folder"),
     ),
     sample="thence.agents.vibe.sample:write",
 )

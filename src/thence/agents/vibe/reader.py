@@ -10,11 +10,11 @@ session by age. Those of Vibe 1 and 2 are not read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from thence.agents import Batch, Cursor, File, Live, Source, files
-from thence.agents.records import QuietAgent, is_running, roots_of, text
+from thence.agents.records import QuietAgent, is_running, text
 from thence.agents.vibe.names import CARD, CURRENT, JOURNAL
 
 SESSIONS = Path("logs", "session", "unified")
@@ -29,10 +29,6 @@ class Vibe(QuietAgent):
 
     name = "vibe"
     looks_for = "logs/session/unified/ID/CURRENT"
-
-    def roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
-        """Return the folder that the variable names, and the usual one."""
-        return roots_of(home, env, "VIBE_HOME", ".vibe")
 
     def find(self, root: Path) -> Iterator[Source]:
         """Yield all sessions."""

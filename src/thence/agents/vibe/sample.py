@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from thence.agents.samples import Machine, Record, SampleHistory, by_forms, history, put_document
-from thence.agents.vibe.profile import PROFILE
+from thence.agents.samples import Machine, Record, SampleHistory, history, put_document
 
 MODEL = "devstral-2"
 
 
 def write(machine: Machine, now: datetime) -> None:
     """Write a made-up session below a home."""
-    call = by_forms(PROFILE.forms)
-    story = history("vibe", "neap", machine, now - timedelta(hours=125), call)
+    story = history("vibe", "neap", machine, now - timedelta(hours=125))
     folder = machine.home / "logs" / "session" / "unified" / story.session
     last, total = story.messages[-1].at, story.total()
     entries = list(_entries(story))
@@ -37,11 +35,7 @@ def write(machine: Machine, now: datetime) -> None:
 
 
 def _entries(story: SampleHistory) -> Iterator[Record]:
-    results = {
-        message.content[0]["tool_use_id"]: message
-        for message in story.messages
-        if message.content[0]["type"] == "tool_result"
-    }
+    results = story.results()
     for number, message in enumerate(story.messages):
         block = message.content[0]
         times = {"createdAt": message.millis, "updatedAt": message.millis}

@@ -424,17 +424,20 @@
   // -- searching everywhere -----------------------------------------------------------------
   const box = one("#q"), drop = one("#drop"), isList = document.body.dataset.page === "sessions" && one("#found");
   let typing = false, pushed = false;
+  // What the address does not say yet is being typed: the server says what it means, and sends there.
   const listUrl = () => {
     const fields = new URLSearchParams([...new FormData(box.form)].filter(([, value]) => value));
+    if (box.value && box.value !== box.defaultValue) fields.set("typing", "1");
     return `/sessions${fields.size ? `?${fields}` : ""}`;
   };
   let askedLists = 0, isListing = false, wish = "";
-  async function relist(url, isTyped) {
+  async function relist(url) {
     const number = ++askedLists;
+    let fresh;
     isListing = true;
     try {
-      const fresh = await fetched(isTyped ? `${url}${url.includes("?") ? "&" : "?"}typing=1` : url);
-      if (number !== askedLists) return; // a later question is on its way: this answer would undo it
+      fresh = await fetched(url);
+      if (number !== askedLists) return null; // a later question is on its way: this answer would undo it
       for (const id of ["lede", "controls", "found"]) {
         const old = one(`#${id}`), made = one(`#${id}`, fresh);
         if (old && made) replaced(old, document.importNode(made, true));
@@ -442,9 +445,10 @@
     } finally {
       if (number === askedLists) isListing = false;
     }
-    const link = wish && all("#controls a").find((el) => el.textContent === wish);
+    const link = wish ? all("#controls a").find((el) => el.textContent === wish) : null;
     wish = "";
     link?.click();
+    return fresh;
   }
   // Links of the controls hold the filters of the list that is shown: they wait for one on its way.
   document.addEventListener("click", (ev) => {
@@ -454,10 +458,15 @@
     wish = link.textContent;
   });
   async function typed() {
-    const url = listUrl(), text = box.value;
-    if (!pushed) { history.pushState(null, "", url); pushed = true; } else history.replaceState(null, "", url);
-    await relist(url, Boolean(text) && !/\s$/.test(text));
-    typing = false;
+    const url = listUrl();
+    if (location.pathname + location.search !== url) history[pushed ? "replaceState" : "pushState"](null, "", url);
+    pushed = true;
+    const fresh = await relist(url);
+    if (fresh) {
+      history.replaceState(null, "", one("#found", fresh).dataset.href);
+      typing = false;
+    }
+    return fresh;
   }
   async function suggest() {
     const text = box.value;
@@ -499,19 +508,20 @@
     if (isList) {
       box.form.addEventListener("submit", (ev) => {
         ev.preventDefault();
-        const url = listUrl();
-        if (location.pathname + location.search !== url) history.pushState(null, "", url);
-        pushed = false;
-        relist(url, false).catch(() => toast("Could not search"));
+        clearTimeout(later);
+        typed().then((fresh) => {
+          pushed = false;
+          if (fresh) box.value = box.defaultValue = one("#q", fresh).defaultValue;
+        }).catch(() => toast("Could not search"));
       });
       addEventListener("popstate", () => {
         pushed = false;
-        box.value = new URLSearchParams(location.search).get("q") ?? "";
-        relist(location.href, false).catch(() => location.reload());
+        box.value = box.defaultValue = new URLSearchParams(location.search).get("q") ?? "";
+        relist(location.href).catch(() => location.reload());
       });
       // A filter is a field of the same form: it keeps the words, and they keep it.
       document.addEventListener("change", (ev) => { if (ev.target.closest("#controls")) box.form.requestSubmit(); });
-    }
+    } else box.form.addEventListener("submit", (ev) => { ev.preventDefault(); location.href = listUrl(); });
   }
   for (const kind of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(kind, () => { if (kind === "htmx:sendError") reached(false); toast("Could not load this"); });
 

@@ -1,23 +1,25 @@
-"""Names, paths and cursors without secrets; the files they stand for are found all the same."""
+"""One way past the rules: payloads, names, paths and cursors without secrets, and never a part."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.agents.transcripts import Script, usage
+from tests.agreement.test_no_secret import values_of
 from tests.cli.desk import Desk
 from tests.memory import logs, stored
-from tests.serve.conftest import House
+from tests.rules import rules
+from tests.secrets import sample
 from thence.agents import adapters
-from thence.memory.fields import clean_path, locate
-from thence.memory.redact import RULES, Redactor
-from thence.memory.rules import sample
+from thence.format.facts import Block, Fact
+from thence.format.nodes import PREVIOUS, Is, Node
+from thence.memory.gate import Gate
+from thence.memory.redact import RULES
+from thence.memory.stored_paths import locate
 from thence.memory.sweep import Sweep
 
 NEW = {"pgpass", "setx-secret", "yaml-password", "xml-password", "said-password", "seed-phrase"}
@@ -56,42 +58,34 @@ def test_a_source_in_a_folder_named_after_a_token_is_neither_lost_nor_read_twice
     assert 1 == after["gone"]
 
 
-@pytest.mark.slow
-def test_an_evicted_session_shows_and_keeps_no_token(desk: Desk) -> None:
-    """What is shown of it comes from its source, and goes through the same redaction."""
-    name = sample("ghp" + "_{A36}", 78)
-    script = Script("7f3a91c2-0000-4000-8000-00000000000b", "r", gitBranch=name)
-    script.note("queue-operation", operation="enqueue", content=f"use {name}")
-    script.call("c1", name)
-    script.result("c1", "ok")
-    logs.write(desk.claude, script)
-    desk.sweep()
-    uid = f"claude:{script.session}"
-    evicted = desk.run("evict", uid, "--yes")
-    house = House(desk.user)
-    with house.serving():
-        answers = [
-            house.ask(path).body
-            for path in (f"/api/sessions/{uid}", f"/api/sessions/{uid}/events", f"/sessions/{uid}")
-        ]
-    house.close()
+def test_pieces_of_one_text_are_joined_before_they_are_searched() -> None:
+    """Whoever passes records that a log wrote in pieces, as the viewer of a removed session."""
+    facts = [
+        Fact(
+            Node(f"n{at}", PREVIOUS, Is.REPLY),
+            "chunk",
+            f"2026-01-01T00:00:0{at}.000Z",
+            (Block("assistant_msg", "assistant", text, {"type": "text", "text": text}),),
+            piece="p",
+        )
+        for at, text in enumerate((f"use {TOKEN[:20]}", f"{TOKEN[20:]} now"))
+    ]
+    clean = repr(Gate(key=b"k").facts(facts))
 
-    assert 0 == evicted.code, evicted
-    assert any(b"REDACTED:github-token" in answer for answer in answers)
-    assert [] == [answer for answer in answers if name.encode() in answer]
-    assert name.encode() not in _every_value(desk.home / "memory" / "thence.db")
+    assert "[REDACTED:github-token" in clean
+    assert (False, False) == (TOKEN[4:20] in clean, TOKEN[20:] in clean)
 
 
 def test_a_clean_path_leads_to_its_file(tmp_path: Path) -> None:
     """Also where an agent spelled the folder with dashes; not where it may mean several."""
-    redactor = Redactor(key=b"k")
-    cwd = redactor.redact(f"/w/{TOKEN}/app")
+    gate = Gate(key=b"k")
+    cwd = gate.text(f"/w/{TOKEN}/app")
     dashed = f"-w-{TOKEN.replace('_', '-')}-app"
     for folder in (TOKEN, dashed):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.jsonl").write_text("{}")
-    plain = clean_path(str(tmp_path / TOKEN / "a.jsonl"), redactor)
-    spelled = clean_path(str(tmp_path / dashed / "a.jsonl"), redactor, cwd)
+    plain = gate.path(str(tmp_path / TOKEN / "a.jsonl"))
+    spelled = gate.path(str(tmp_path / dashed / "a.jsonl"), cwd)
 
     assert TOKEN not in plain
     assert TOKEN[4:] not in spelled
@@ -110,10 +104,10 @@ def test_new_built_in_rules_go_over_what_is_stored(tmp_path: Path) -> None:
         script.say("Done.", usage=usage(1))
     logs.write(tmp_path / "home", script)
     roots = {"claude": [tmp_path / "home"]}
-    older = Redactor([rule for rule in RULES if rule.name not in NEW], key=stored.KEY)
+    older = Gate([rule for rule in RULES if rule.name not in NEW], key=stored.KEY)
     store = stored.opened(tmp_path)
     with store.sweeping():
-        Sweep(store, adapters(), older).run(roots)
+        Sweep(store, adapters(), older, rules()).run(roots)
     store.close()
     before = _every_value(tmp_path / "s.db")
     shutil.rmtree(tmp_path / "home")
@@ -128,15 +122,4 @@ def test_new_built_in_rules_go_over_what_is_stored(tmp_path: Path) -> None:
 
 
 def _every_value(path: Path) -> bytes:
-    from tests.memory.test_redact_everywhere import unpacked
-
-    values: list[bytes] = []
-    with closing(sqlite3.connect(path)) as database:
-        database.text_factory = bytes
-        for (name,) in database.execute("SELECT name FROM sqlite_master").fetchall():
-            try:
-                rows = database.execute(f'SELECT * FROM "{name.decode()}"').fetchall()
-            except sqlite3.Error:
-                continue
-            values += [unpacked(v) for row in rows for v in row if isinstance(v, bytes)]
-    return b"\n".join(values)
+    return b"\n".join(values_of(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from thence.memory.dismissals import FILE, dismissed_todos, set_dismissed, todo_key
+from thence.memory.open_todos import FILE, dismissed_todos, set_dismissed, todo_key
 
 TODO = {"session_uid": "claude:1", "text": "write the tests", "status": "pending"}
 

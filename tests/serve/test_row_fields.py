@@ -10,7 +10,7 @@ from thence.format.derived_events import Call
 from thence.format.normal import SessionEvent
 from thence.format.outcomes import CallOutcome
 from thence.format.tools import Effect
-from thence.serve.row_items import status_of
+from thence.serve.row_fields import status_of
 
 CALL, RESULT = SessionEvent("", 1, "tool_call"), SessionEvent("", 2, "tool_result")
 

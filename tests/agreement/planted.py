@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.agents import groks, rollouts
 from tests.agents.transcripts import Script, usage
+from tests.secrets import sample
 from thence.format.layout import project_id
-from thence.memory.rules import sample
 
 Files = dict[str, list[Any] | dict[str, Any]]
 """Records of a log, or a document, by the path of the file below the session's folder."""
