@@ -33,6 +33,9 @@ CURRENT = """() => {
 LATE = re.compile("/event/|whole=1")
 """Requests for what a match is in, where the page does not have it."""
 
+RENEWED = re.compile("/tail[?]")
+"""Requests for the rows at the end."""
+
 
 # -- links ----------------------------------------------------------------------------------
 
@@ -156,19 +159,19 @@ def test_rows_that_come_late_leave_the_match_in_view(browser: Browser, house: Ho
         def hold(route: Route) -> None:
             waiting.append(route)
 
-        tab.page.route(re.compile("/tail[?]"), hold)
+        tab.page.route(RENEWED, hold)
         for step in (1, 2, 3):
-            page = tab.go(tides(house))
+            waiting.clear()
+            with tab.page.expect_request(RENEWED):  # once the stream of events is open
+                page = tab.go(tides(house))
             page.locator("#find").fill("missing")
             for number in range(step):
                 page.locator("#find").press("Enter")
                 expect(page.locator("#n-of")).to_have_text(re.compile(rf"^{number + 1} of \d+$"))
             page.wait_for_function(SHOWN)
             place = page.evaluate(CURRENT)
-            (route,) = waiting
-            waiting.clear()
-            with page.expect_response(route.request.url):
-                route.continue_()
+            with page.expect_response(waiting[0].request.url):
+                waiting[0].continue_()
             page.wait_for_timeout(300)  # for the rows to be renewed
 
             assert place == page.evaluate(CURRENT)
