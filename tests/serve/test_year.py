@@ -24,11 +24,14 @@ SESSIONS = 520
 
 def test_every_day_of_a_year_is_one_square(house: House) -> None:
     """The last is today; those with sessions lead to them."""
+    before = datetime.now(UTC)
     made = year(house.context, DisplayClock(UTC))
     places = [(square.x, square.y) for square in made.squares]
+    last_text = made.squares[-1].text
 
     assert 52 * 7 < len(places) == len(set(places)) <= 53 * 7
-    assert made.squares[-1].href
+    assert any(f"{today:%-d %b %Y}" in last_text for today in (before, datetime.now(UTC)))
+    assert any(square.href for square in made.squares[-2:])
     assert all(bool(square.heat) == bool(square.href) for square in made.squares)
 
 

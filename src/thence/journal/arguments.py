@@ -247,11 +247,7 @@ def check_event(kind: str, payload: JSON) -> None:
     elif (
         isinstance(payload, dict)
         and "content" in payload
-        and payload.get("role")
-        in (
-            "user",
-            "assistant",
-        )
+        and payload.get("role") in ("user", "assistant")
     ):
         role = payload["role"]
         raise BadArgument(
