@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thence.cli.columns import TextCell, TextColumn, ago, money, short_ids, table
+from thence.cli.columns import TextCell, TextColumn, ago, money, short_ids, since, table
 from thence.cli.terminal import columns
 
 NOW = datetime(2026, 11, 15, 18, 6, tzinfo=UTC)
@@ -53,20 +53,21 @@ def test_columns_stand_under_one_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passed", "expected"),
+    ("passed", "expected", "in_a_sentence"),
     [
-        (timedelta(seconds=59), "now"),
-        (timedelta(minutes=41), "41 min"),
-        (timedelta(hours=4), "4 h"),
-        (timedelta(days=7), "7 d"),
-        (timedelta(days=28), "18 Oct"),
-        (timedelta(days=400), "2025-10"),
-        (timedelta(seconds=-9), "now"),
+        (timedelta(seconds=59), "now", "just now"),
+        (timedelta(minutes=41), "41 min", "41 min ago"),
+        (timedelta(hours=4), "4 h", "4 h ago"),
+        (timedelta(days=7), "7 d", "7 d ago"),
+        (timedelta(days=28), "18 Oct", "18 Oct"),
+        (timedelta(days=400), "2025-10", "2025-10"),
+        (timedelta(seconds=-9), "now", "just now"),
     ],
 )
-def test_ages(passed: timedelta, expected: str) -> None:
+def test_ages(passed: timedelta, expected: str, in_a_sentence: str) -> None:
     """Relative for a week, then dates; a clock that was set back breaks nothing."""
     assert expected == ago(NOW - passed, NOW)
+    assert in_a_sentence == since(NOW - passed, NOW)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from thence.format.figures import ago as ago
 from thence.format.figures import money as money
 from thence.format.figures import project as project
 from thence.format.figures import short_id as short_id
+from thence.format.figures import since as since
 
 if TYPE_CHECKING:
     from thence.memory.store import SessionRow
@@ -175,12 +176,6 @@ def present(*, utc: bool = False) -> datetime:
     """Return the time, in the zone that is asked for."""
     now = datetime.now(UTC)
     return now if utc else now.astimezone()
-
-
-def since(then: datetime, now: datetime) -> str:
-    """Return how long ago something was, as part of a sentence: `5 min ago`, `just now`, a day."""
-    passed = ago(then, now)
-    return "just now" if passed == "now" else f"{passed} ago" if passed[0].isdigit() else passed
 
 
 when: Final = time_of

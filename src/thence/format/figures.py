@@ -126,6 +126,10 @@ def money(ticks: int, unpriced: int = 0, *, is_bound: bool = False) -> str:
     return f"${ticks / TICKS:,.2f}{'+' if unpriced or is_bound else ''}"
 
 
+_AGE_UNITS: Final = ((60, "min", 3600), (3600, "h", 86_400), (86_400, "d", 8 * 86_400))
+"""Seconds of a unit of age, its name, and the seconds from which the next one is taken."""
+
+
 def ago(then: datetime | None, now: datetime) -> str:
     """Say how long ago something was: relative for a week, then its date."""
     if then is None:
@@ -133,16 +137,19 @@ def ago(then: datetime | None, now: datetime) -> str:
     passed = (now - then).total_seconds()
     if passed < 60:
         return "now"
-    for unit_size, unit, limit in (
-        (60, "min", 3600),
-        (3600, "h", 86_400),
-        (86_400, "d", 8 * 86_400),
-    ):
+    for seconds, unit, limit in _AGE_UNITS:
         if passed < limit:
-            return f"{int(passed // unit_size)} {unit}"
+            return f"{int(passed // seconds)} {unit}"
     here = then.astimezone(now.tzinfo)
     recent = passed < 300 * 86_400 or here.year == now.year
     return f"{here.day} {here:%b}" if recent else f"{here:%Y-%m}"
+
+
+def since(then: datetime, now: datetime) -> str:
+    """Say how long ago something was in a sentence: `5 min ago`, `just now`, `25 Mar`."""
+    passed = ago(then, now)
+    is_age = any(passed.endswith(f" {unit}") for _, unit, _ in _AGE_UNITS)
+    return "just now" if passed == "now" else f"{passed} ago" if is_age else passed
 
 
 def short_id(name: str) -> str:
