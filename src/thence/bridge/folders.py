@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -126,13 +126,20 @@ def _root_commit(folder: Path) -> str:
 # -- which folder counts as which -------------------------------------------------------------
 
 
-def remember(book: FolderBook, folders: Iterable[str]) -> None:
-    """Note the repositories of folders; those that take too long wait for the next time."""
+def remember(book: FolderBook, folders: Iterable[str], clean: Callable[[str], str]) -> None:
+    """Note the repositories of folders; those that take too long wait for the next time.
+
+    All of it passes the gate, `clean`; a folder with a secret in its name has none to be found by.
+    """
     end = time.monotonic() + LOOK_LIMIT_S
     for folder in folders:
-        repository = look(folder, book.seen.get(folder))
-        if repository is not None:
-            book.seen[folder] = repository
+        known = book.seen.get(folder)
+        repository = look(folder, known)
+        if repository is not None and repository != known:
+            paths = folder, repository.top
+            if paths == tuple(map(clean, paths)):
+                remote = clean(repository.remote)
+                book.seen[folder] = msgspec.structs.replace(repository, remote=remote)
         if time.monotonic() > end:
             return
 
@@ -228,17 +235,22 @@ def _followed(folder: str, merged: Mapping[str, str], moved: Mapping[str, str]) 
 
 
 def refresh(
-    home: Path, store: Store, *, here: str = "", elsewhere: Sequence[FolderSeen] = ()
+    home: Path,
+    store: Store,
+    clean: Callable[[str], str],
+    *,
+    here: str = "",
+    elsewhere: Sequence[FolderSeen] = (),
 ) -> FolderBook:
     """Look where folders are now, and let sessions count as those; returns what is known of them.
 
-    The caller holds the lock of sweeps.
+    What is noted passes the gate, `clean`. The caller holds the lock of sweeps.
     """
     book = read_book(home)
     before = msgspec.json.encode(book)
     folders = {total.key[0] or "" for total in store.totals(["project"])}
     known = sorted(folders - {""}, key=lambda folder: (folder in book.seen, folder))
-    remember(book, [here, *known] if here else known)
+    remember(book, [here, *known] if here else known, clean)
     named = folders | book.applied.keys() | book.merged.keys()
     mapping = folder_map(book, sorted(named - {""}), elsewhere)
     _apply(store, mapping, {*mapping, *mapping.values(), *book.applied.values()} & folders)

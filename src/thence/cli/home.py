@@ -106,7 +106,8 @@ def show(*, json: bool, utc: bool) -> None:
         if wiring.store_file() is not None and not store.totals()[0].sessions:
             _show_first(at, json=json)  # `thence serve` makes a store before the first import
             return
-        home = Home(store, now(known, roots), at_risk(known, roots, store), at, wiring.policy())
+        risks = at_risk(known, roots, store, wiring.clean_text)
+        home = Home(store, now(known, roots, wiring.clean_text), risks, at, wiring.policy())
         home.hooks_heard = nudges.last_heard(wiring.home())
         home.announced = age_removal_start(wiring.home())
         home.budgets = wiring.budget_uses(store, at)
@@ -436,10 +437,10 @@ class FirstScreen:
         self._at = at
         self._look = Look(read_unread(wiring.home()))
         self.agents = [self._find(name, roots.get(name, ())) for name in known]
-        self.not_read = still_unread(wiring.home(), self._look.unread)
+        self.not_read = still_unread(wiring.home(), self._look.unread, wiring.clean_text)
         self.bytes = sum(agent["bytes"] for agent in self.agents)
         self.sessions = sum(agent["sessions"] for agent in self.agents)
-        self.risks = at_risk(known, roots, None, at=at.timestamp())
+        self.risks = at_risk(known, roots, None, wiring.clean_text, at=at.timestamp())
 
     def _find(self, name: str, places: Sequence[Path]) -> dict[str, JSON]:
         sessions = much = 0

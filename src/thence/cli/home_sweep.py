@@ -83,7 +83,7 @@ class HomeSweep:
             self.report = sweep.report
             report = sweep.run(roots, digest_limit_s, only_found=only_found)
             self.empty_roots = sweep.empty_roots
-            remember_unread(wiring.home(), sweep)
+            remember_unread(wiring.home(), sweep.report.not_read, sweep.looked)
             if report.sessions_new:
                 wiring.refresh_folders(store)
             if report.evicted or sweep.redacted_again:

@@ -304,7 +304,7 @@ def _at_risk(store: Store, wanted: Filter, *, json: bool) -> int:
     from thence.memory.session_status import at_risk
 
     known = wiring.tellers()
-    risks = at_risk(known, wiring.roots(known), store)
+    risks = at_risk(known, wiring.roots(known), store, wiring.clean_text)
     risks = [risk for risk in risks if _fits(risk, wanted)]
     shown = risks[: wanted.limit]
     hint = "; thence sweep stores them" if risks else ""

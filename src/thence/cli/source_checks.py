@@ -140,7 +140,7 @@ def sources(store: Store | None, known: dict[str, Adapter]) -> Iterator[Finding]
     for row in store.sessions() if store is not None else ():
         if row.session.flavor in every:
             every[row.session.flavor].skipped += row.skipped
-    not_read = still_unread(wiring.home(), look.unread)
+    not_read = still_unread(wiring.home(), look.unread, wiring.clean_text)
     yield from _unread(not_read)
     for item in not_read:
         if item.agent in every:

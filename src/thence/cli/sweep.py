@@ -536,7 +536,7 @@ def _dry(known: Mapping[str, Adapter], roots: Roots, *, json: bool, asked: bool)
         store = stack.enter_context(wiring.store()) if wiring.has_store() else None
         look = Look(read_unread(wiring.home()))
         agents = find_pending(known, roots, store, look)
-    not_read = still_unread(wiring.home(), look.unread)
+    not_read = still_unread(wiring.home(), look.unread, wiring.clean_text)
     if json:
         say(
             as_json(

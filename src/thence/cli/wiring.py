@@ -227,7 +227,7 @@ def status() -> Now:
     from thence.memory import session_status
 
     known = tellers()
-    return session_status.now(known, roots(known))
+    return session_status.now(known, roots(known), clean_text)
 
 
 def standing(session: Readout) -> Standing | None:
@@ -404,7 +404,7 @@ def refresh_folders(opened: Store, here: str = "") -> FolderBook:
     from thence.bridge.sync_state import SyncFiles
 
     elsewhere = SyncFiles(home()).state().folders
-    return refresh(home(), opened, here=here, elsewhere=elsewhere)
+    return refresh(home(), opened, gate().text, here=here, elsewhere=elsewhere)
 
 
 def clean_notes() -> list[Note]:
@@ -444,6 +444,11 @@ def printing_gate() -> Gate:
     with contextlib.suppress(OSError):  # no store, or one that cannot be read
         key = (home() / "memory" / KEY).read_bytes()
     return Gate(key=key or secrets.token_bytes(config.KEY_BYTES), extra=_user_rules())
+
+
+def clean_text(text: str) -> str:
+    """Return a text of an agent that is printed and not stored without secrets."""
+    return printing_gate().text(text)
 
 
 def latest_gate() -> Gate:

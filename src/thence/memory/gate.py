@@ -24,7 +24,7 @@ from thence.agents import Cursor, Source
 from thence.format import fact_assembly, outcomes
 from thence.format.facts import Block, CallStatus, Edge, Fact, words_of
 from thence.format.normal import one_line
-from thence.format.records import JSON
+from thence.format.records import JSON, Skipped
 from thence.format.tools import BUILT_IN
 from thence.memory import storable_json
 from thence.memory.notes import Note
@@ -92,6 +92,10 @@ class Gate:
             clean = _without_dashed(clean, cwd)
         return clean
 
+    def skip(self, skipped: Skipped, cwd: JSON = None) -> Skipped:
+        """Return what is told of a line that is no event, its file without secrets; see `path`."""
+        return replace(skipped, source=self.path(skipped.source, cwd))
+
     def _changed(self, texts: Sequence[str]) -> dict[str, str]:
         """Return what each text that holds a secret becomes."""
         changed: dict[str, str] = {}
@@ -135,7 +139,7 @@ class Gate:
             loaded,
             graph=graph,
             generations=generations,
-            skipped=[replace(skip, source=self.path(skip.source, cwd)) for skip in loaded.skipped],
+            skipped=[self.skip(skip, cwd) for skip in loaded.skipped],
             notices=[
                 replace(notice, detail=self.path(notice.detail, cwd)) for notice in loaded.notices
             ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -26,6 +26,7 @@ from thence.format.turn import TurnNow
 from thence.memory.labels import Label
 from thence.memory.recall import with_lineage
 from thence.memory.store import Filter, SessionRow, Store
+from thence.memory.stored_paths import printable
 
 RECENT_S = 15 * 60
 """Seconds for which an open turn of an agent that keeps no registry is taken to be going on."""
@@ -101,14 +102,21 @@ def turn_object(turn: TurnNow, standing: Standing | None) -> dict[str, JSON]:
     return fields | {"state": turn_now(turn.state, standing)}
 
 
-def now(known: Mapping[str, Adapter], roots: Mapping[str, Sequence[Path]]) -> Now:
-    """Ask all agents which of their sessions are open."""
+def now(
+    known: Mapping[str, Adapter],
+    roots: Mapping[str, Sequence[Path]],
+    clean: Callable[[str], str],
+) -> Now:
+    """Ask all agents which of their sessions are open; what they wait for passes the gate."""
     live: dict[str, Live] = {}
     telling: set[str] = set()
     for name, places in roots.items():
         for place in places:
             for registered in known[name].live(place):
-                live[session_uid(name, registered.session)] = registered
+                waits = registered.waiting_for and clean(registered.waiting_for)
+                live[session_uid(name, registered.session)] = msgspec.structs.replace(
+                    registered, waiting_for=waits
+                )
                 telling.add(name)
     return Now(live, frozenset(telling))
 
@@ -225,10 +233,11 @@ def at_risk(
     known: Mapping[str, Adapter],
     roots: Mapping[str, Sequence[Path]],
     store: Store | None,
+    clean: Callable[[str], str],
     *,
     at: float | None = None,
 ) -> list[Risk]:
-    """Find what will be deleted soon and is not kept, the soonest first."""
+    """Find what will be deleted soon and is not kept, the soonest first; names pass the gate."""
     risks = {risk.source.uid: risk for risk in _deleted_soon(known, roots, at or time.time())}
     if store is not None and risks:
         for row in store.sessions(Filter(uids=tuple(risks))):
@@ -237,7 +246,19 @@ def at_risk(
                 del risks[uid]
             else:
                 risks[uid] = msgspec.structs.replace(risks[uid], row=row)
-    return sorted(risks.values(), key=lambda risk: (risk.days, risk.source.uid))
+    shown = (
+        msgspec.structs.replace(risk, source=_shown(risk.source, clean)) for risk in risks.values()
+    )
+    return sorted(shown, key=lambda risk: (risk.days, risk.source.uid))
+
+
+def _shown(source: Source, clean: Callable[[str], str]) -> Source:
+    """Return a source as it is told, its names clean: nothing can be opened by it."""
+    session, root = clean(printable(source.session)), clean(printable(source.root))
+    files = tuple(
+        msgspec.structs.replace(file, path=clean(printable(file.path))) for file in source.files[:1]
+    )
+    return msgspec.structs.replace(source, session=session, root=root, files=files)
 
 
 def _deleted_soon(

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from thence.agents import Source
-from thence.format.records import Skipped
 from thence.memory.placeholders import BEGINNING, PLACEHOLDER
 
 _MOST_CANDIDATES: Final = 64
@@ -34,13 +33,6 @@ def printable_source(source: Source) -> Source:
         for file in source.files
     )
     return msgspec.structs.replace(source, session=printable(source.session), files=files)
-
-
-def printable_skip(skipped: Skipped) -> Skipped:
-    """Return a skip whose path can be printed, whatever bytes it is made of."""
-    if skipped.source.isascii():
-        return skipped
-    return msgspec.structs.replace(skipped, source=printable(skipped.source))
 
 
 def printable(path: str) -> str:

@@ -52,6 +52,7 @@ from thence.memory.store import (
     SweepEntry,
     open_store,
 )
+from thence.memory.unread import clean_unread
 
 if TYPE_CHECKING:
     from thence.memory.digest import PieceDigest
@@ -198,7 +199,9 @@ class Sweep:
             known = with_changes(known, self._store.known([job.source.uid for job in jobs]))
         self._evict(places, known)
         self.report.problems = packages.problems()
-        self.report.not_read = sorted(map(self._clean_unread, self._sources.look.unread))
+        look, clean = self._sources.look, self._gate.text
+        self.report.not_read = sorted(clean_unread(item, clean) for item in look.unread)
+        self.report.outcomes = list(map(self._clean_outcome, self.report.outcomes))
         self.report.seconds = time.monotonic() - began
         self._progress(Progress("done", sessions=self._sessions))
         return self.report
@@ -220,10 +223,10 @@ class Sweep:
         """The folders that were looked through for all that is in them, by agent."""
         return self._sources.look.looked
 
-    def _clean_unread(self, item: Unread) -> Unread:
-        path = self._gate.path(item.path)
-        why = self._gate.text(item.why)
-        return msgspec.structs.replace(item, path=path, why=why)
+    def _clean_outcome(self, outcome: Outcome) -> Outcome:
+        """Return what is told of a source without secrets: its path and what went wrong."""
+        path, why = self._gate.path(outcome.path), outcome.why and self._gate.text(outcome.why)
+        return msgspec.structs.replace(outcome, path=path, why=why)
 
     def _settle_owners(self, conflicts: Mapping[str, set[str]]) -> None:
         """Write which of the sessions that share records own them."""
@@ -359,7 +362,9 @@ class Sweep:
                     self._store.blobs.evict(source.uid)
                     yield SweepPiece(Outcome(source.uid, path, "excluded"))
                     return
-                skipped = tuple(stored_paths.printable_skip(skip) for skip in result.skipped)
+                cwd = result.change.row.session.cwd if result.change is not None else None
+                skipped = tuple(self._gate.skip(skip, cwd) for skip in result.skipped)
+                path = self._gate.path(path, cwd) if skipped else path
                 outcome = Outcome(source.uid, path, what, result.new_events, skipped)
                 made = self._digest_read(result, digesting) if digesting else None
                 yield SweepPiece(

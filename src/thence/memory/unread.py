@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -15,10 +15,7 @@ from thence.agents.profiles import label_of
 from thence.agents.unread import Unread, grouped, words
 from thence.format.figures import clean
 from thence.memory.derivation import READER_VERSION
-from thence.memory.stored_paths import locate
-
-if TYPE_CHECKING:
-    from thence.memory.sweep import Sweep
+from thence.memory.stored_paths import locate, printable
 
 FILE: Final = "memory/unread.json"
 
@@ -40,19 +37,26 @@ def read_unread(home: Path) -> list[Unread]:
     return [msgspec.structs.replace(item, stamp="") for item in there.items]
 
 
-def still_unread(home: Path, seen: list[Unread]) -> list[Unread]:
+def clean_unread(item: Unread, clean: Callable[[str], str]) -> Unread:
+    """Return something that is not read as it is told: what it is called passed the gate."""
+    return msgspec.structs.replace(item, path=clean(printable(item.path)), why=clean(item.why))
+
+
+def still_unread(home: Path, seen: list[Unread], clean: Callable[[str], str]) -> list[Unread]:
     """Return what a look came upon, and the sessions that the last sweep could not read."""
     failed = [item for item in read_unread(home) if item.kind == "session" and _is_there(item)]
-    return sorted({*seen, *failed})
+    return sorted({*(clean_unread(item, clean) for item in seen), *failed})
 
 
-def remember_unread(home: Path, sweep: Sweep) -> None:
+def remember_unread(
+    home: Path, not_read: Iterable[Unread], looked: Mapping[str, Sequence[Path]]
+) -> None:
     """Remember what a sweep found; what lies where it did not look stays as it was."""
-    if not sweep.looked:
+    if not looked:
         return
     before = read_unread(home)
-    others = [item for item in before if _is_there(item) and not _was_looked_at(item, sweep)]
-    _write(home, sorted({*others, *sweep.report.not_read}), before)
+    others = [item for item in before if _is_there(item) and not _was_looked_at(item, looked)]
+    _write(home, sorted({*others, *not_read}), before)
 
 
 def forget_unread(home: Path, session: str) -> None:
@@ -65,8 +69,8 @@ def _is_there(item: Unread) -> bool:
     return os.path.lexists(locate(item.path))
 
 
-def _was_looked_at(item: Unread, sweep: Sweep) -> bool:
-    return any(f"{item.path}/".startswith(f"{root}/") for root in sweep.looked.get(item.agent, ()))
+def _was_looked_at(item: Unread, looked: Mapping[str, Sequence[Path]]) -> bool:
+    return any(f"{item.path}/".startswith(f"{root}/") for root in looked.get(item.agent, ()))
 
 
 def _write(home: Path, items: list[Unread], before: list[Unread]) -> None:

@@ -103,7 +103,8 @@ class AppContext:
         self.writes = writes
         self.is_read_only = is_read_only
         self._now = _TimedValue(
-            STATUS_MAX_AGE_S, lambda: session_status.now(self.known, self.roots)
+            STATUS_MAX_AGE_S,
+            lambda: session_status.now(self.known, self.roots, self.as_stored),
         )
         self._risks = _TimedValue(RISKS_MAX_AGE_S, self._at_risk)
         self._sessions: LruCache[OpenedSession] = LruCache(room)
@@ -133,7 +134,9 @@ class AppContext:
         return self._risks.get()
 
     def _at_risk(self) -> list[session_status.Risk]:
-        return session_status.at_risk(self.known, self.roots, self.store, at=self.clock())
+        return session_status.at_risk(
+            self.known, self.roots, self.store, self.as_stored, at=self.clock()
+        )
 
     def row(self, prefix: str) -> SessionRow:
         """Find the one session that an id, or the beginning of one, means."""
