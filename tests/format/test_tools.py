@@ -303,6 +303,20 @@ def test_a_tool_that_has_no_name_here_is_what_it_was_known_to_be() -> None:
     assert "read" == BUILT_IN.judge("Read", {"path": "a"}, Effect("shell"))[0].kind
 
 
+@pytest.mark.parametrize(
+    ("tool", "args"), [("write_file", {"place": "a.py"}), ("Bash", {"script": "rm a.py"})]
+)
+def test_an_argument_that_has_no_name_here_is_what_it_was_known_to_be(
+    tool: str, args: dict[str, str]
+) -> None:
+    """A tool that everybody knows by its name may have arguments that one agent alone has."""
+    more = BUILT_IN.with_names({}, commands=["script"], paths=["place"])
+    known, line = more.judge(tool, args)
+
+    assert ["a.py"] == [path for path, _ in known.touches]
+    assert (known, line) == BUILT_IN.judge(tool, args, known)
+
+
 def test_version_of_names_is_that_of_all_that_decides() -> None:
     """Equal names have equal versions in every process; one more name has another version."""
     versions = [

@@ -176,13 +176,17 @@ class Toolbox(msgspec.Struct, frozen=True, dict=True):
     def judge(self, tool: str, input: object, known: Effect | None = None) -> tuple[Effect, str]:
         """Return what a call does, and one short line that says so to a human.
 
-        A tool that has no name here is what it is `known` to be from where it had one.
+        A tool, or an argument, that has no name here is what it is `known` to be from where it
+        had one.
         """
         name, args = _unfold(tool, input)
         call = _Call(name, self.kind(name), args, self.commands, self.paths)
         argument = self.lists.get(name, "")
-        if not call.kind and known is not None:
+        if known is not None and not call.kind:
             call, argument = _known_call(known, tool, input), known.argument
+        elif known is not None and known.argument:
+            own, argument = (known.argument,), argument or known.argument
+            call = call._replace(commands=(*self.commands, *own), paths=(*self.paths, *own))
         script = _command(call)
         touched = _touches(call, script)
         argument = _argument(call, script, touched) or argument
