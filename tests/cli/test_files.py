@@ -86,6 +86,22 @@ def test_failed_edits_are_no_reason(desk: Desk) -> None:
 # -- history --------------------------------------------------------------------------------
 
 
+def test_edits_that_nobody_knows_the_end_of_are_no_reason(desk: Desk) -> None:
+    """The list and the reasons count the same edits: a call without a result is none."""
+    script = Script("5b0d1c2e-0000-4000-8000-000000000008", "h", cwd="/home/dev/hail")
+    for number in (1, 2):
+        script.user(f"Mend it, part {number}.")
+        script.call(f"c{number}", "Edit", file_path="hail.py", old_string="x", new_string="y")
+        if number == 1:
+            script.result("c1", "edited")
+    desk.write_claude(script)
+    desk.sweep()
+    [row] = desk.run("files", "hail.py", "--json").json
+
+    assert 1 == sum(file["edits"] for file in row["files"])
+    assert ["Mend it, part 1."] == [why["prompt"] for why in row["why"]]
+
+
 def typed(desk: Desk, *texts: str) -> None:
     """Let the agent's own history hold prompts."""
     lines = [

@@ -86,8 +86,8 @@ def reasons(store: Store, uid: str, paths: Sequence[str]) -> list[dict[str, JSON
 
 
 def _touch(row: StoredEvent, paths: Sequence[str]) -> Literal["edits", "reads"] | None:
-    """Return how a call touched one of the files; None when it did not, or failed."""
-    if row.effect is None or row.outcome is None or row.outcome.failed:
+    """Return how a call touched one of the files; None unless it is known to have done so."""
+    if row.effect is None or row.outcome is None or not row.outcome.succeeded:
         return None
     if row.event.state is State.REPLAYED:
         return None
