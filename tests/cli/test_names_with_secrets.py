@@ -51,7 +51,7 @@ def served(desk: Desk, *pages: str) -> str:
         return "".join(house.ask(page).body.decode() for page in pages)
 
 
-def told(desk: Desk, *commands: str) -> str:
+def printed(desk: Desk, *commands: str) -> str:
     """Return what some commands print, on a wide terminal and as JSON."""
     words = [[*command.split(), *more] for command in commands for more in ([], ["--json"])]
     runs = [desk.run(*some, columns=300) for some in words]
@@ -80,7 +80,7 @@ def test_what_is_not_read_is_named_without_secrets(desk: Desk) -> None:
     link.parent.mkdir(parents=True)
     link.symlink_to(put(desk, "-w-tide").rename(desk.user / "elsewhere.jsonl"))
     looks = "sweep -n", "doctor", "status"
-    text = told(desk, *looks, "sweep", *looks)
+    text = printed(desk, *looks, "sweep", *looks)
 
     assert 8 <= text.count(MARK)
     assert TOKEN[:12] not in text
@@ -93,7 +93,7 @@ def test_what_is_deleted_soon_is_named_without_secrets(desk: Desk) -> None:
     path = put(desk, f"-w-{TOKEN}")
     old = time.time() - timedelta(days=26).total_seconds()
     os.utime(path, (old, old))
-    text = told(desk, "status", "ls --at-risk", "")
+    text = printed(desk, "status", "ls --at-risk", "")
     with closing(House(desk.user)) as house:
         risks = repr(house.context.risks())
 
@@ -107,7 +107,7 @@ def test_what_a_client_waits_for_is_told_without_secrets(desk: Desk) -> None:
     put(desk, "-w-tide")
     desk.sweep()
     runs(desk, WINDOWS, status="waiting", waitingFor=f"run curl -H 'X-Key: {TOKEN}'")
-    text = told(desk, "status", "")
+    text = printed(desk, "status", "")
     answers = served(desk, "/", "/api/now", f"/sessions/claude:{WINDOWS}")
 
     assert MARK in text

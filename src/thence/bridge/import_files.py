@@ -22,7 +22,7 @@ from thence.format import layout
 from thence.format.records import JSON, parse_json
 from thence.memory.exclusion import Exclusion
 from thence.memory.ingest import Ingester
-from thence.memory.placeholders import count_by_rule
+from thence.memory.placeholders import count_by_rule, has_more
 from thence.memory.store import SYNCED, Filter, ImportedFrom, Inventory, SessionRow, Store
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Arrival(msgspec.Struct):
     events: int = 0
     title: str | None = None
     redacted: dict[str, int] = {}
+    more_redacted: bool = False
+    """There may be more: of one session at most 1,000 are told apart."""
 
 
 def read_file(path: Path, identities: Sequence[Path] = ()) -> Incoming:
@@ -173,6 +175,7 @@ class Importer:
         self._ingester.sync()
         self._store.write([change])
         arrival.title, arrival.redacted = change.row.title, count_by_rule(change.row.secrets)
+        arrival.more_redacted = has_more(change.row.secrets)
         arrival.events = change.row.events
         return arrival
 

@@ -187,7 +187,8 @@ def _lines(arrivals: Sequence[Arrival], *, dry_run: bool) -> Iterator[str]:
             what = f"{done}{'imported' if arrival.status == 'new' else 'updated'}"
             what += f", {several(arrival.events, 'event')}"
             if secrets := sum(arrival.redacted.values()):
-                what += f", {several(secrets, 'secret')} redacted"
+                redacted = several(secrets, "secret", is_bound=arrival.more_redacted)
+                what += f", {redacted} redacted"
         title = f"  {clean(arrival.title)}" if arrival.title else ""
         yield f"{cut(clean(arrival.session_uid), MAX_ID_COLUMNS)}  {what}{title}"
     if bad := sum(arrival.status == "bad id" for arrival in arrivals):

@@ -452,12 +452,14 @@ def _describe_imported(report: SweepReport, took: str, room: int) -> str:
 
 
 def _describe_redactions(report: SweepReport, room: int) -> Iterator[str]:
-    counts = Counter(report.redactions)
-    if not (total := counts.total()):
+    counts, is_bound = Counter(report.redactions), report.more_redacted
+    if not counts and not is_bound:
         return
+    redacted = several(counts.total(), "secret", is_bound=is_bound)
     kinds = [f"{number:,} {clean(kind)}" for kind, number in counts.most_common(MAX_NAMED)]
     more = f" and {len(counts) - MAX_NAMED} more kinds" if len(counts) > MAX_NAMED else ""
-    yield cut(f"  {several(total, 'secret')} redacted: {', '.join(kinds)}{more}", room)
+    named = f": {', '.join(kinds)}{more}" if kinds else ""
+    yield cut(f"  {redacted} redacted{named}", room)
 
 
 def _left_out(report: SweepReport, room: int) -> Iterator[str]:

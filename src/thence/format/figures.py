@@ -109,11 +109,15 @@ def size_limit(count: int) -> str:
     return min(forms, key=lambda form: (form[0], len(form[1])))[1]
 
 
-def several(number: int, noun: str) -> str:
-    """Say how many of a thing: `1 event`, `1,204 events`, `2 branches`."""
-    if number == 1:
+def several(number: int, noun: str, *, is_bound: bool = False) -> str:
+    """Say how many of a thing: `1 event`, `1,204 events`, `2 branches`; `1,000+ secrets`.
+
+    `is_bound` says that there may be more.
+    """
+    if number == 1 and not is_bound:
         return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+    plus = "+" if is_bound else ""
+    return f"{number:,}{plus} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def money(ticks: int, unpriced: int = 0, *, is_bound: bool = False) -> str:

@@ -38,7 +38,7 @@ from thence.memory.gate import Gate
 from thence.memory.growth import Growing, Growth, Shares, light, rebuild, shorten_status
 from thence.memory.packs import BlobStore
 from thence.memory.payloads import salvage_payloads, with_payloads
-from thence.memory.placeholders import secrets_in
+from thence.memory.placeholders import distinct_secrets, secrets_in
 from thence.memory.rulebook import Rulebook
 from thence.memory.search import meta
 from thence.memory.session_sources import SourceReader, size_of_first
@@ -63,9 +63,6 @@ from thence.memory.store import (
 _INDEX_BYTES_PER_TEXT_BYTE = 0.35  # bytes of the index per byte of text
 _ROW_BYTES = 170  # what an event takes: its row, its places in the indexes, its part of a page
 _BASES = frozenset({"user_msg", "assistant_msg", "tool_call", "tool_result", "error"})
-MAX_SECRETS = 1000
-"""Secrets of one session that are told apart."""
-
 _MAX_NOTE_BYTES = 4096  # bytes of a note of the harness that are searched
 
 
@@ -107,6 +104,8 @@ class IngestResult(msgspec.Struct):
     new_events: int = 0
     new_secrets: tuple[str, ...] = ()
     """The secrets that were taken out of it, and of nothing of the session before."""
+    more_secrets: bool = False
+    """There were others: more than are told apart."""
 
     @property
     def has_more(self) -> bool:
@@ -254,6 +253,7 @@ class Ingester:
         out.new_events = max(change.row.events - (before.events if before else 0), 0)
         old = frozenset(before.secrets if before else ())
         out.new_secrets = tuple([name for name in change.row.secrets if name not in old])
+        out.more_secrets = not stored.secrets.issubset(change.row.secrets)
         if not batch.done:
             tail = growth.tail(change)
             grown = grown or Growing(tail, lambda: None)
@@ -435,7 +435,7 @@ class Ingester:
             text += before.text_bytes
         packed = _frame_bytes(stored.full) + (before.pack_bytes if before else 0)
         size = packed + int(text * _INDEX_BYTES_PER_TEXT_BYTE) + _ROW_BYTES * change.row.events
-        secrets = tuple(sorted({*change.row.secrets, *stored.secrets})[:MAX_SECRETS])
+        secrets = distinct_secrets({*change.row.secrets, *stored.secrets})
         change.row = msgspec.structs.replace(
             change.row, raw_bytes=size, text_bytes=text, pack_bytes=packed, secrets=secrets
         )

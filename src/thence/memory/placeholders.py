@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 BEGINNING: Final = "[REDACTED:"
@@ -17,6 +17,10 @@ BEGINNING: Final = "[REDACTED:"
 
 PLACEHOLDER: Final = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}(?::[0-9a-f]{8})?\]")
 PLACEHOLDER_BYTES: Final = re.compile(rb"\[REDACTED:([a-z0-9-]{1,40}(?::[0-9a-f]{8})?)\]")
+
+
+MAX_SECRETS: Final = 1000
+"""Secrets of one session that are told apart: a log full of them must not fill its row."""
 
 
 def placeholder(kind: str, mark: str = "") -> str:
@@ -33,6 +37,16 @@ def secrets_in(*bodies: bytes) -> set[str]:
     beginning = BEGINNING.encode()
     names = (PLACEHOLDER_BYTES.findall(body) for body in bodies if beginning in body)
     return {secret.decode() for secrets in names for secret in secrets}
+
+
+def distinct_secrets(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return the secrets of a session that its row keeps: all of them, or the first by name."""
+    return tuple(sorted(secrets)[:MAX_SECRETS])
+
+
+def has_more(secrets: Collection[str]) -> bool:
+    """Whether a session may have more secrets than its row keeps: its counts are minimums."""
+    return len(secrets) >= MAX_SECRETS
 
 
 def count_by_rule(secrets: Iterable[str]) -> dict[str, int]:

@@ -55,6 +55,8 @@ class SweepPiece(msgspec.Struct):
     """What of other packages was left out so far, where the source could not be read."""
     secrets: tuple[str, ...] = ()
     """The secrets that were taken out of it, and of nothing of the session before."""
+    more_secrets: bool = False
+    """There were others: more than are told apart."""
 
 
 class SweepReport(msgspec.Struct):
@@ -82,6 +84,8 @@ class SweepReport(msgspec.Struct):
     failed: int = 0
     redactions: dict[str, int] = {}
     """Secrets that were taken out of sessions, by rule; equal ones of a session count once."""
+    more_redacted: bool = False
+    """There were more: of one session at most 1,000 are told apart."""
     digested: int = 0
     undigested: int = 0
     """Sessions whose digest was left to the next sweep, so that new lines are read first."""

@@ -19,7 +19,7 @@ from thence.format.normal import Session
 from thence.format.records import JSON
 from thence.memory.decoders import late_decoder
 from thence.memory.index import time_column
-from thence.memory.placeholders import count_by_rule
+from thence.memory.placeholders import count_by_rule, has_more
 from thence.memory.store import (
     FORGOTTEN,
     DigestRecord,
@@ -136,8 +136,9 @@ def oddities(rows: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, JSON]]:
     for uid, body in rows:
         odd = _ODDITIES.decode(body)
         if odd.skipped or odd.secrets:
-            redacted = count_by_rule(odd.secrets)
-            yield {"uid": uid, "skipped": odd.skipped, "redacted": redacted}
+            redacted, more = count_by_rule(odd.secrets), has_more(odd.secrets)
+            counts = {"redacted": redacted, "more_redacted": more}
+            yield {"uid": uid, "skipped": odd.skipped, **counts}
 
 
 def searched_title(row: SessionRow) -> str:

@@ -448,7 +448,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 Tier2 = Literal["digests", "signals", "spend", "removals", "oddities"]
 """What is kept of sessions beside their records. Oddities are the lines that could not be read and
-the secrets that were redacted, of sessions that have any."""
+the secrets that were redacted, with whether there may be more, of sessions that have any."""
 
 EventIds = tuple[int, int]
 """The first and the last of a range of event ids."""

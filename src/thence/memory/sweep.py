@@ -376,6 +376,7 @@ class Sweep:
                     more,
                     result.rebuilt,
                     secrets=result.new_secrets,
+                    more_secrets=result.more_secrets,
                 )
         except DiskFull:
             raise  # all other sources would fail as well
@@ -461,6 +462,7 @@ class Sweep:
         report.skipped += len(outcome.skipped)
         for rule, number in count_by_rule(piece.secrets).items():
             report.redactions[rule] = report.redactions.get(rule, 0) + number
+        report.more_redacted = report.more_redacted or piece.more_secrets
         if piece.rebuilt is not None:
             report.note_rebuild(piece.rebuilt)
         if outcome.what == "excluded":

@@ -739,6 +739,7 @@ def store(context: ContextDependency) -> StoreOut:
         to_be_repacked=len(known.untidy),
         forgotten=len(known.forgotten),
         redacted=dict(sum((Counter(entry["redacted"]) for entry in odd), Counter())),
+        more_redacted=any(entry["more_redacted"] for entry in odd),
         removals=[_removal(entry) for entry in reversed(gone)],
     )
 

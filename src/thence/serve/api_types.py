@@ -294,6 +294,8 @@ class StoreOut(msgspec.Struct, frozen=True):
     forgotten: int
     redacted: dict[str, int]
     """Secrets that were taken out before anything was stored, by rule."""
+    more_redacted: bool
+    """There may be more: of one session at most 1,000 are told apart."""
     removals: list[Removal]
     """The last ones, the newest first."""
 

@@ -13,6 +13,7 @@ import msgspec
 from thence.format.figures import clean, several, short_id, size, size_limit
 from thence.memory import retention
 from thence.memory.notes import ANNOUNCED_DAYS, age_removal_start, announcement
+from thence.memory.placeholders import MAX_SECRETS
 from thence.memory.reports import count_losses, losses_of
 from thence.memory.session_sources import plan_removals
 from thence.memory.store import Filter, Inventory
@@ -73,6 +74,8 @@ class StorePage(msgspec.Struct, frozen=True):
     skipped: list[StoreCheck]
     checks: list[StoreCheck]
     redacted: list[tuple[str, int, int]]
+    more_redacted: str
+    """Why there may be more, if so: the numbers are minimums then."""
 
 
 def page(context: AppContext) -> StorePage:
@@ -88,13 +91,15 @@ def page(context: AppContext) -> StorePage:
     checks = list(_checks(context, known, plan))
     wrong = sum(not check.ok for check in checks) + min(len(skips), MAX_ROWS)
     redacted = _redaction_counts(entry["redacted"] for entry in odd)
+    uncounted = sum(entry["more_redacted"] for entry in odd)
+    taken_out = several(sum(n for _, n, _ in redacted), "secret", is_bound=uncounted > 0)
     here = sum(1 for entry in known.sessions.values() if entry.gone)
     figures = [
         ("Sessions", f"{len(known.sessions):,}", f"{here:,} whose original log is gone"),
         ("Transcripts", size(total.raw_bytes), "rows, index and packs"),
         ("Never removed", size(known.distilled_bytes), "digests, signals, costs"),
         ("Skipped", several(sum(skips.values()), "line"), "every skipped line is listed"),
-        ("Secrets redacted", f"{sum(n for _, n, _ in redacted):,}", "before anything was stored"),
+        ("Redacted", taken_out, "before anything was stored"),
     ]
     return StorePage(
         "Healthy" if not wrong else f"{several(wrong, 'warning')}",
@@ -109,6 +114,10 @@ def page(context: AppContext) -> StorePage:
         skipped,
         checks,
         redacted,
+        f"minimums: {MAX_SECRETS:,} secrets of a session are told apart at most, and"
+        f" {several(uncounted, 'session')} reached that"
+        if uncounted
+        else "",
     )
 
 

@@ -32,7 +32,7 @@ from thence.memory.growth import Growing
 from thence.memory.ingest import Ingester
 from thence.memory.packs import PackDamaged, PackMissing
 from thence.memory.payloads import with_payloads
-from thence.memory.placeholders import count_by_rule
+from thence.memory.placeholders import count_by_rule, has_more
 from thence.memory.readouts import read_for_digest
 from thence.memory.rows import digests_of
 from thence.memory.store import (
@@ -150,6 +150,8 @@ class PushReport(msgspec.Struct):
     """Sent before, and now by comparing or rebuilding all of their records, not the new alone."""
     redactions: dict[str, int] = {}
     """What today's rules found in what was kept."""
+    more_redacted: bool = False
+    """There may be more: of one session at most 1,000 are told apart."""
 
 
 def marks_in(packed: Mapping[str, tuple[bytes, bool]]) -> dict[str, tuple[PushMark, bool]]:
@@ -454,8 +456,10 @@ class Pusher:
                 raise _Differs
             sizes = {name: getattr(change.row, name) for name in _OF_ITSELF}
             change.row = msgspec.structs.replace(clean, **sizes)
-            for rule, number_found in count_by_rule({*change.row.secrets} - {*row.secrets}).items():
+            new_counts = count_by_rule({*change.row.secrets} - {*row.secrets})
+            for rule, number_found in new_counts.items():
                 self.report.redactions[rule] = self.report.redactions.get(rule, 0) + number_found
+            self.report.more_redacted |= bool(new_counts) and has_more(change.row.secrets)
             self._put(change, mark, self._digest(row) if known.analysed is not None else None)
         self.report.rebuilt += rebuilt and shares is None
 
