@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -75,17 +75,25 @@ STATE = {
     "memory/digest.digesters": "digesters of other packages: each is loaded once",
     # What is one for a process: handles, threads, limits of a library, chance.
     "agents/sqlite_rows._bounded": "SQLite has one limit of memory for a process",
+    "agents/sqlite_rows._lock": "SQLite's layer is made and used by one thread at a time",
+    "agents/sqlite_rows._numbers": "names of open databases in that layer: each is used once",
     "agents/sqlite_rows._last": "the database that a thread has open",
     "agents/sqlite_rows._layer": "SQLite knows its layers by name, once for a process",
+    "cli/__init__.screen_options": "what was asked for on the command line: set once",
+    "journal/history._MUTEX": "one thread of a process at a time adds a prompt",
     "journal/ids._random": "a pool of chance, drawn in batches",
     "journal/ids._second": "the text of the second that it is",
     "journal/log._LOGS": "open logs, which a forked process must let go of",
     "memory/disk._LOCKS": "locks that a forked process must give back",
     "memory/packs._LOCAL": "compressors: one for a thread",
     "team/postgres_search._OWN": "the tokenizer of a thread",
+    # What holds while something goes on, in its thread alone, and is taken back at its end.
+    "agents/files._carry_cleaner": "what a carry is cleaned with while a log is read",
+    "agents/unread._notes": "where readers note what they cannot read while somebody looks",
     # What may be dropped at any time, and goes with what it is about.
     "cli/wiring._gate_of": "the gate of a home while its settings stay as they are",
     "serve/session_search._INDEXES": "texts of the charts that are searched, dropped with them",
+    "serve/session_search._MUTEX": "one thread at a time changes these two",
     "serve/session_search._USED": "which of these were used last: all of them share a bound",
 }
 """Everything outside `format` that outlives a call, with the reason."""
@@ -95,6 +103,12 @@ MUTATORS = (
     *("popleft", "remove", "reverse", "setdefault", "sort", "update"),
 )
 """Methods that change a container."""
+
+STATEFUL = (
+    *("ContextVar", "Condition", "Event", "Lock", "Queue", "RLock", "Semaphore", "count", "cycle"),
+    *("WeakKeyDictionary", "WeakSet", "WeakValueDictionary", "deque", "local"),
+)
+"""What makes something whose only use is to be changed."""
 
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 """How a table is called that nobody changes."""
@@ -205,10 +219,14 @@ def impure(source: str) -> Iterator[str]:
 
 
 def remembering(source: str) -> Iterator[str]:
-    """What a module keeps from one call to the next: memos, and names that functions change."""
+    """What a module keeps from one call to the next: memos, and names that functions change.
+
+    Its own names, or those of another module of ours; and what is made to be changed.
+    """
     tree = ast.parse(source)
     named = set(module_names(tree))
-    names: set[str] = set()
+    names = {name for statement in tree.body if is_state(statement) for name in named_by(statement)}
+    ours = set(imported_names(tree)) if "thence" in source else set()
     for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)):
         inside = list(ast.walk(function))
         shared = {name for node in inside if isinstance(node, ast.Global) for name in node.names}
@@ -218,6 +236,7 @@ def remembering(source: str) -> Iterator[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         names |= shared | {name for node in inside if (name := changed_name(node))} & named - own
+        names |= {name for node in inside if (name := changed_elsewhere(node, ours - own))}
         if isinstance(function, ast.FunctionDef) and any(map(is_memo, function.decorator_list)):
             names.add(function.name)
     yield from sorted(names)
@@ -226,14 +245,52 @@ def remembering(source: str) -> Iterator[str]:
 def module_names(tree: ast.Module) -> Iterator[str]:
     """The names that a module gives to values."""
     for statement in tree.body:
-        if isinstance(statement, ast.Assign):
-            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            yield statement.target.id
+        yield from named_by(statement)
+
+
+def named_by(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement gives to a value."""
+    if isinstance(statement, ast.Assign):
+        yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        yield statement.target.id
+
+
+def is_state(statement: ast.stmt) -> bool:
+    """Whether a statement makes something that is there to be changed."""
+    made = getattr(getattr(statement, "value", None), "func", None)
+    return (made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")) in STATEFUL
+
+
+def imported_names(tree: ast.Module) -> Iterator[str]:
+    """What other modules of ours are called here, or what they hold."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("thence"):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            names = (a.asname or a.name for a in node.names if a.name.startswith("thence"))
+            yield from (name.partition(".")[0] for name in names)
 
 
 def changed_name(node: ast.AST) -> str:
     """The name of the value that a piece of code changes in place; empty for none."""
+    return next(iter(changed_value(node)), "")
+
+
+def changed_elsewhere(node: ast.AST, ours: Collection[str]) -> str:
+    """The name of the value of another module that a piece of code changes; empty for none."""
+    first, *inner = changed_value(node) or [""]
+    if first not in ours:
+        return ""
+    if inner or not isinstance(node, ast.Call):
+        return inner[-1] if inner else getattr(node, "attr", first)
+    return (
+        first if CONSTANT.fullmatch(first) else ""
+    )  # else a function of a module: `yaml.insert()`
+
+
+def changed_value(node: ast.AST) -> list[str]:
+    """How the value is written that a piece of code changes in place: its names, in order."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in MUTATORS:
             pass
@@ -242,10 +299,12 @@ def changed_name(node: ast.AST) -> str:
         case ast.Attribute(ctx=ast.Store() | ast.Del(), value=value):
             pass
         case _:
-            return ""
+            return []
+    names: list[str] = []
     while isinstance(value, ast.Subscript | ast.Attribute):
+        names += [value.attr] if isinstance(value, ast.Attribute) else []
         value = value.value
-    return value.id if isinstance(value, ast.Name) else ""
+    return [value.id, *reversed(names)] if isinstance(value, ast.Name) else []
 
 
 def is_memo(decorator: ast.expr) -> bool:
@@ -507,6 +566,12 @@ def test_no_module_imports_a_command() -> None:
         (remembering, "_known = {}\ndef f(x):\n    _known.setdefault(x, []).append(1)"),
         (remembering, "import x\n_box = x.Box()\ndef f(x):\n    _box.last = x"),
         (remembering, "_n = 0\ndef f():\n    global _n\n    _n += 1"),
+        (remembering, "from thence import x\ndef f():\n    x.options.colour = 1"),
+        (remembering, "from thence import x\ndef f():\n    x.last = 1"),
+        (remembering, "from thence.format.tools import TOOLS\ndef f():\n    TOOLS.update(a=1)"),
+        (remembering, "import thence.x as y\ndef f():\n    y.TOOLS['a'] = 1"),
+        (remembering, "_turn = threading.Lock()"),
+        (remembering, "_of: ContextVar[int] = ContextVar('of')"),
         (remembering, "class A:\n    @functools.cache\n    def f(self): ..."),
         (remembering, "@lru_cache(maxsize=4)\ndef f(x): ..."),
         (changeable, "names = []"),
@@ -534,6 +599,7 @@ def test_checks_see_a_planted_offence(check: Callable[[str], Iterator[str]], sou
 def test_tables_and_values_of_a_call_are_no_state() -> None:
     """What a function makes for itself it may change, whatever the module calls it."""
     source = "ROWS = [1]\ndef f(ROWS, x):\n    ROWS.append(x)\n    y = {}\n    y[x] = 1\n"
+    source += "from thence import text\ndef g(x):\n    text.insert(x)\n"
 
     assert [] == [*remembering(source), *changeable(source)]
 
