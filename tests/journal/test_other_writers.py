@@ -146,6 +146,76 @@ def test_a_record_on_a_stale_tip_is_told_in_its_receipt(journal: Journal) -> Non
     assert not first.record("note", {}, parent=known.uuid).branched
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_record_that_others_left_behind_in_an_old_segment_is_told(
+    tmp_path: Path, seen: bool
+) -> None:
+    """They went on in the next file, of which the old one says nothing; told once."""
+    journal = Journal(tmp_path, durability="none", max_bytes=2000)
+    first, second = pair(journal)
+    second.assistant("long " * 500)
+    if seen:
+        first.refresh()
+    second.flush()
+    second.user("in the next file")
+    receipts = [first.user(text) for text in ("one", "two", "three")]
+
+    assert [1, 2, 2] == [receipt.segment for receipt in receipts]
+    assert [True, False, False] == [receipt.branched for receipt in receipts]
+
+
+def test_what_was_written_while_a_session_was_opened_is_others(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it was read, before it could be appended to: a refresh finds it, a receipt tells it."""
+    first = journal.create(cwd="/w")
+    first.user("first")
+    opening = Journal._open
+
+    def open_late(*arguments: Any) -> Any:
+        first.assistant("meanwhile", cost_usd=0.5)
+        return opening(*arguments)
+
+    monkeypatch.setattr(Journal, "_open", open_late)
+    behind, refreshed = (journal.resume(first.id, mode="continue") for _ in range(2))
+    monkeypatch.undo()
+
+    assert behind.user("mine").branched
+    assert refreshed.refresh()
+    assert ["first", "meanwhile", "meanwhile"] == texts(refreshed)
+    assert 1.0 == behind.cumulative_cost == refreshed.cumulative_cost
+
+
+def test_a_line_that_a_kill_cut_is_nobodys(journal: Journal) -> None:
+    """It was there when the session was opened: no receipt tells of it, and no bill counts it."""
+    first, second = pair(journal)
+    first.assistant("one", cost_usd=0.5)
+    whole = path_of(first).read_bytes()
+    first.close()
+    second.close()
+    for cut, cost in ((1, 0.75), (5, 0.25)):  # only its LF is missing; a part of the line
+        path_of(first).write_bytes(whole[:-cut])
+        resumed = journal.resume(first.id, mode="continue")
+        receipt = resumed.assistant("two", cost_usd=0.25)
+
+        assert not receipt.branched
+        assert cost == resumed.cumulative_cost
+
+
+def test_an_answer_that_passes_others_by_is_billed_once(journal: Journal) -> None:
+    """Both bills count, whichever way it was recorded, and so say the totals of the turn."""
+    first, second = pair(journal)
+    second.assistant("theirs", cost_usd=1.0)
+    first.assistant("mine", cost_usd=0.5)
+    second.assistant("theirs", cost_usd=1.0)
+    payload = {"role": "assistant", "content": "mine", "cost_usd": 0.5}
+    first.record("assistant", payload, uuid="u-1")
+    first.flush()
+
+    assert (1.0, 3.0) == (first.cost, first.cumulative_cost)
+    assert 3.0 == journal.resume(first.id, mode="continue").cumulative_cost
+
+
 def test_a_compaction_that_passes_others_by_is_told_in_its_receipt(journal: Journal) -> None:
     """What they said is not in the summary: the summary is a branch of it."""
     first, second = pair(journal)

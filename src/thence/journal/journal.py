@@ -144,6 +144,7 @@ class Journal:
             end=event.uuid,
             since=[event] if made.origin is None else [],
             inherited_cost=made.inherited_cost,
+            stop=(1, len(line_of(event))),
         )
         before = made.family[0] if made.family else None
         family = [session, *made.family]
@@ -331,6 +332,7 @@ class Journal:
             back = lineage.load(name, at=back.tip)
             back.recovery = recovery
         back.recovery.writer = lineage.writer(name)  # before we have it open ourselves
+        back.stop = lineage.end(name)
         run = self._open(folder, name, back.end)
         back.cost = lineage.spent(name)
         cwd = lineage.cwd(back.header)
@@ -576,6 +578,7 @@ def _taken_over(new: ReadBack, back: ReadBack) -> ReadBack:
         moved=False,
         cost=None,
         inherited_cost=new.inherited_cost,
+        stop=new.stop,
     )
 
 

@@ -118,6 +118,21 @@ class Lineage:
         back.recovery.writer = self.writer(origin.session)
         return back
 
+    def end(self, name: str) -> tuple[int, int]:
+        """Return the address where a session ended when it was opened.
+
+        A part of a line is left out, as it may be in the middle of a write.
+        """
+        segments = self._opened[name]
+        if not segments.parts:
+            return 1, 0
+        stop = segments.line_start(segments.size)
+        if codec.decode(segments.read(stop, segments.size)).events:  # only its LF is missing
+            stop = segments.size
+        part = segments.parts[-1]
+        base = segments.base_of(part.segment.number) or 0
+        return part.segment.number, base + max(stop - part.start, 0)
+
     def writer(self, name: str) -> str:
         """Say which other process has a session open for writing; empty when none has."""
         parts = self._opened[name].parts

@@ -125,6 +125,8 @@ class ReadBack(msgspec.Struct):
     cost: JSON = None
     """What the session itself took, dead branches included; None when that was not read."""
     inherited_cost: float = 0.0
+    stop: tuple[int, int] = (1, 0)
+    """Where the session's log ended when it was read: an address."""
     bytes_read: int = 0
 
 

@@ -4,9 +4,9 @@ A segment that passed its cap is left at the end of a turn and the next one is b
 says how many bytes and lines stood before it; that base is written once, under the lock, and
 every offset given out is base + offset in the file (an address, see `segments`). Invariants: no
 byte of an old segment is touched; of several writers exactly one begins the next; the others
-follow when they next end a turn, move the tip or look before they append, so that only plain
-records may come late to an old segment, which stays legal; a sealed segment is never written nor
-made again: who finds the last one sealed begins the next.
+follow when they next end a turn, move the tip or look before they append, and after a record that
+came late, so that only plain records may come late to an old segment, which stays legal; a sealed
+segment is never written nor made again: who finds the last one sealed begins the next.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SegmentedLog:
         while True:
             self.follow(tip)
             with self.log.exclusive():
-                if not self._is_left():
+                if not self.is_left():
                     yield
                     return
 
@@ -99,7 +99,7 @@ class SegmentedLog:
             return
         old = self.log
         with old.exclusive():
-            if not self._is_left():
+            if not self.is_left():
                 self.log = self._enter(self.segment + 1, tip)
         if self.log is old:  # another was quicker
             self.follow(tip)
@@ -108,7 +108,7 @@ class SegmentedLog:
 
     def follow(self, tip: str | None) -> bool:
         """Go where other writers went: whether a later segment was there."""
-        if not self._is_left():
+        if not self.is_left():
             return False
         old = self.log
         old.sync()
@@ -116,7 +116,8 @@ class SegmentedLog:
         old.close()
         return True
 
-    def _is_left(self) -> bool:
+    def is_left(self) -> bool:
+        """Whether the session goes on in a later segment."""
         after = self.folder / Segment(self.session, self.segment + 1).name
         return os.path.lexists(after) or os.path.lexists(f"{after}.zst")
 

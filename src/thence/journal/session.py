@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -132,10 +133,8 @@ class Session(MessageRecorder[Receipt]):
         self._children: weakref.WeakSet[Sidechain] = weakref.WeakSet()
         self._flushed = 0
         self._appended = 0
-        self._segment, self._end = 1, 0
+        self._segment, self._end = back.stop
         """The address where our own last line ends, or what others wrote as far as we know."""
-        if run is not None:
-            self._segment, self._end = run.segment, run.base_offset + run.log.end
         self._others_tip: str | None = None
         """What others last went on to, since our own last event."""
         self._checkpoints: list[Checkpoint] | None = None  # read when first asked for
@@ -250,10 +249,11 @@ class Session(MessageRecorder[Receipt]):
         offset = segment = 0
         if run is not None:
             offset, segment = run.append(line), run.segment
-            if offset != self._end:
+            is_full = run.log.end > run.max_bytes  # others may have gone on in the next segment
+            if offset != self._end or (is_full and run.is_left()):
                 self._look_around(event)
-                self._segment = segment
-            self._end = offset + len(line)
+            if run.segment == segment:
+                self._segment, self._end = segment, offset + len(line)
         self._appended += 1
         is_branched = False
         if moves_tip(event):
@@ -274,21 +274,27 @@ class Session(MessageRecorder[Receipt]):
     def _look_around(self, event: Event) -> None:
         """Find out where others went before our event, which stands in the log already."""
         with contextlib.suppress(OSError, ThenceError):  # it is recorded; the next look sees them
-            for other in self._others():
-                if other.uuid == event.uuid:
-                    break  # what came later goes on from an older tip: the next record says so
+            if self._run is not None:
+                self._run.follow(self._tip)
+            for other in self._others(event.uuid):
                 self._others_tip = next_tip(other, self._others_tip)
 
-    def _others(self) -> list[Event]:
-        """Read what was appended since our last line, and add up what it took."""
+    def _others(self, own: str | None = None) -> list[Event]:
+        """Read what was appended since our last line, and add up what it took.
+
+        Of the segment that holds an event of our own up to that: what came later goes on from an
+        older tip, and the next look sees it.
+        """
         run = self._run
         if run is None:
             return []
         seen = run.seen_before(self._segment, self._end)
-        events = [e for grown in run.grown(seen) for e in codec.decode(grown.data).events]
+        events: list[Event] = []
+        for grown in run.grown(seen):
+            events += takewhile(lambda event: event.uuid != own, codec.decode(grown.data).events)
         self._segment = run.segment
         self._end = run.base_offset + seen.get(run.segment, 0)
-        spent = cost_of(event for event in events if event.uuid not in self._where)
+        spent = cost_of(events)
         before = self._cost_before
         self._cost_before = {n: v + before.get(n, 0) for n, v in spent.items() if n != "last"}
         return events
