@@ -13,7 +13,7 @@ import pytest
 
 from tests.journal.runs import drop
 from tests.journal.test_journal import path_of, reply, say, texts
-from thence.errors import Conflict, NotAppendable, SessionNotFound, ThenceError
+from thence.errors import Conflict, NotAppendable, NotReadable, SessionNotFound, ThenceError
 from thence.format import codec, layout
 from thence.journal import log
 from thence.journal.batches import BatchEntry
@@ -214,6 +214,62 @@ def test_a_folder_in_a_project_is_ignored_by_git_from_its_first_moment(tmp_path:
 
     assert ["*\n", "*\n"] == first
     assert ["*\n", "mine\n"] == [note.read_text() for note in notes]
+
+
+# -- projects -------------------------------------------------------------------------------
+
+
+def test_the_same_relative_path_in_two_folders_is_two_projects(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is saved and restored is that of the folder in which the session was begun."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "a.txt").write_text(folder.name)
+    monkeypatch.chdir(first)
+    session = journal.create(cwd=".")
+    say(session, "work")
+    before = session.checkpoint(["a.txt"])
+    drop(session)
+    monkeypatch.chdir(second)
+    with pytest.raises(SessionNotFound, match=f"no session yet in {second}"):
+        journal.resume(project=".")
+    resumed = journal.resume(project="../first")
+    (first / "a.txt").write_text("edited")
+    resumed.rewind_files(before)
+
+    assert ["work"] == texts(resumed)
+    assert ["first", "second"] == [(each / "a.txt").read_text() for each in (first, second)]
+    assert str(first) == resumed.state.cwd
+    assert [] == journal.sessions(".")
+    assert 2 == len(journal.sessions(f"{first}/")) == len(journal.sessions(first))
+
+
+def test_a_journal_stays_where_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A harness that changes to another folder finds its sessions, and writes to no other place."""
+    monkeypatch.chdir(tmp_path)
+    journal = Journal("home", local="project")
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    session = journal.create(session="run-42")
+
+    assert path_of(session).is_relative_to(tmp_path / "project")
+    assert journal.root == tmp_path / "home"
+    assert [] == list((tmp_path / "else").iterdir())
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_is_an_error(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows what it means; a whole path does."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(NotReadable, match="the current folder is gone"):
+        journal.create(cwd=".")
+
+    assert "/w" == journal.create(cwd="/w").state.cwd
 
 
 # -- ids ------------------------------------------------------------------------------------

@@ -180,14 +180,14 @@ def test_a_subagent_that_still_runs_is_told_as_running(journal: Journal) -> None
 @pytest.mark.parametrize("mode", MODES)
 def test_a_lost_domain_is_empty_and_told(journal: Journal, mode: Mode) -> None:
     """The session that loses its todo list loses nothing else, and raises nothing."""
-    session = journal.create(cwd="tidepool")
+    session = journal.create(cwd="/tidepool")
     say(session, "hello")
     session._write("todos", {"todos": 17})
     drop(session)
 
     again = journal.resume(session.id, mode=mode)
 
-    assert ([], "tidepool") == (again.state.todos, again.state.cwd)
+    assert ([], "/tidepool") == (again.state.todos, again.state.cwd)
     assert ["state lost"] == [notice.what for notice in again.recovery.notices]
     assert again.recovery.notices[0].detail.startswith("todos: ")
 

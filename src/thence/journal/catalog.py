@@ -145,7 +145,8 @@ class Catalog:
         if session is None:
             latest = self.sessions(project, limit=1)
             if not latest:
-                raise SessionNotFound("no session yet", hint="create one first")
+                where = f" in {project}" if project is not None else ""
+                raise SessionNotFound(f"no session yet{where}", hint="create one first")
             return latest[0].path
         checked_id(session, SessionNotFound)
         if project is None and len(exact := self._exact(session)) == 1:

@@ -11,6 +11,7 @@ messages and state come back, cost starts fresh, permissions do not come back.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from thence.errors import BadConfig, Conflict, SessionNotFound
+from thence.errors import BadConfig, Conflict, NotReadable, SessionNotFound
 from thence.format import layout, repair, schema
 from thence.format.records import JSON, Event, Header, Origin, word
 from thence.format.state import Domains
@@ -69,10 +70,10 @@ class Journal:
         spill_per_result: Count = Budget.per_result,
         spill_per_session: Count = Budget.per_session,
     ) -> None:
-        self.root = Path(root)
+        self.root = Path(_absolute(root))
         self.enabled = enabled
         self._durability = durability
-        self._local = Path(local) if local is not None else None
+        self._local = Path(_absolute(local)) if local is not None else None
         self._catalog = Catalog(self.root, self._local)
         self._domains = domains or Domains()
         self._cap = sidechain_cap
@@ -89,7 +90,7 @@ class Journal:
         self, *, cwd: Path | str | None = None, model: str | None = None, session: str | None = None
     ) -> Session:
         """Begin a session. An id of your own is a `Conflict` when a session of the home has it."""
-        made = _Beginning(_text(cwd), model)
+        made = _Beginning(_folder(cwd), model)
         return self._session(*self._begin(made, session))
 
     def create_or_resume(
@@ -111,12 +112,12 @@ class Journal:
             time.sleep(pause)  # another process begins or removes it in this moment
         else:
             return create()  # another kind of file has the name: the error is told
-        if cwd is not None and path.parent != self._catalog.folder(_text(cwd)):
+        if cwd is not None and path.parent != self._catalog.folder(_folder(cwd)):
             raise Conflict(
                 f"session {session} belongs to another project than {cwd}",
                 hint=f"resume({session!r}) goes on in it; or give another id",
             )
-        return self._go_on(path, "continue", project=_text(cwd))
+        return self._go_on(path, "continue", project=_folder(cwd))
 
     def _begin(self, made: _Beginning, own_id: str | None = None) -> tuple[_Place, ReadBack]:
         """Make the log of a session, with its header in it."""
@@ -275,8 +276,9 @@ class Journal:
         project: Path | str | None = None,
     ) -> Session:
         """Go on from an earlier session: by id, by unique prefix, or the latest of a project."""
-        path = self._catalog.find(session, _text(project))
-        return self._go_on(path, mode, at, orphans, _text(project))
+        place = self._project(project)
+        path = self._catalog.find(session, place)
+        return self._go_on(path, mode, at, orphans, place)
 
     def _go_on(
         self,
@@ -452,7 +454,15 @@ class Journal:
         self, project: Path | str | None = None, *, limit: Count = 20
     ) -> list[SessionEntry]:
         """List sessions, newest first, from the first and last bytes of their files."""
-        return self._catalog.sessions(_text(project), limit=limit)
+        return self._catalog.sessions(self._project(project), limit=limit)
+
+    def _project(self, project: Path | str | None) -> str | None:
+        """Return the project that is meant: a folder, or one that lists have under a name."""
+        if project is None:
+            return None
+        folder, name = _absolute(project), str(project)
+        is_name = not self._catalog.folder(folder).is_dir() and self._catalog.folder(name).is_dir()
+        return name if is_name else folder
 
     def read_spill(self, session: str, name: str) -> bytes:
         """Return a result that was spilled in a session, or in one it goes on from, by its name."""
@@ -481,7 +491,7 @@ class Journal:
         if agent is not None:
             header["agent_id"] = agent
         folder = self._catalog.folder(project) if agent is None else self._catalog.side(session)
-        first = partial(header_of, session, cwd=_text(cwd), **header)
+        first = partial(header_of, session, cwd=_folder(cwd), **header)
         open_list = partial(self._open_list, folder, name, first, is_session=agent is None)
         return Batches(folder, checked_id(name), open_list, first)
 
@@ -613,8 +623,19 @@ def _plain(header: Header) -> JSON:
     return fields
 
 
-def _text(path: Path | str | None) -> str | None:
-    return None if path is None else str(path)
+def _absolute(path: Path | str) -> str:
+    """Return a folder by its full name, so that `.` here and `.` elsewhere are two."""
+    try:
+        return os.path.abspath(path)  # noqa: PTH100 - `..` goes as well
+    except OSError as error:
+        raise NotReadable(
+            f"the current folder is gone, so that {path} leads nowhere",
+            hint="give the whole path, or change to another folder",
+        ) from error
+
+
+def _folder(path: Path | str | None) -> str | None:
+    return None if path is None else _absolute(path)
 
 
 def _write_gitignore(folder: Path, *, durable: bool) -> None:
