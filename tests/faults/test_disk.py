@@ -119,7 +119,7 @@ def test_a_session_that_a_full_disk_did_not_let_begin_is_not_there(small: Path) 
     journal = Journal(small)
     session = journal.create(cwd="/w", session=SAMPLE_SESSION)
     promised = [_record(session, number) for number in range(3)]
-    session.close()
+    session.flush()
     ballast = small / "ballast"
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
@@ -136,6 +136,7 @@ def test_a_session_that_a_full_disk_did_not_let_begin_is_not_there(small: Path) 
             begin()
     after = {path for path in small.rglob("*") if path.is_file()}
     ballast.unlink()
+    session.close()
     with journal.resume(project="/w") as again:
         messages = str(again.messages)
 

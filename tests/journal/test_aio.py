@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import threading
 from pathlib import Path
@@ -189,3 +190,37 @@ def test_closing_finishes_what_was_asked_before_even_when_cancelled(tmp_path: Pa
 
     assert ["a", "b"] == texts(session)
     assert session.closed
+
+
+def test_closing_that_failed_can_be_tried_again(tmp_path: Path) -> None:
+    """The disk was full: the session is still open, and what is asked for next is done."""
+
+    class FullDisk(Disk):
+        """A disk that syncs nothing until there is room."""
+
+        is_full = True
+
+        def datasync(self, handle: int) -> None:  # type: ignore[override]
+            """Sync if there is room."""
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            Disk.datasync(handle)
+
+    disk = FullDisk()
+
+    async def story() -> bool:
+        session = AsyncSession(opened(tmp_path, disk))
+        await session.user("one")
+        with pytest.raises(NotAppendable, match="No space left"):
+            await session.close()
+        disk.is_full = False
+        await session.user("two")
+        await session.close()
+        return session.session.closed
+
+    is_closed = asyncio.run(story())
+    with Journal(tmp_path).resume(mode="continue") as again:
+        seen = [block["text"] for block in again.messages[0]["content"]]
+
+    assert is_closed
+    assert ["one", "two"] == seen

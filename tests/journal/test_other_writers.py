@@ -190,11 +190,11 @@ def test_a_line_that_a_kill_cut_is_nobodys(journal: Journal) -> None:
     """It was there when the session was opened: no receipt tells of it, and no bill counts it."""
     first, second = pair(journal)
     first.assistant("one", cost_usd=0.5)
-    whole = path_of(first).read_bytes()
+    data = path_of(first).read_bytes()
     first.close()
     second.close()
     for cut, cost in ((1, 0.75), (5, 0.25)):  # only its LF is missing; a part of the line
-        path_of(first).write_bytes(whole[:-cut])
+        path_of(first).write_bytes(data[:-cut])
         resumed = journal.resume(first.id, mode="continue")
         receipt = resumed.assistant("two", cost_usd=0.25)
 

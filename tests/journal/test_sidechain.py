@@ -239,6 +239,23 @@ def test_an_ended_child_takes_nothing_more(parent: Session) -> None:
     assert 2 == len(events(child.path))
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_an_ended_child_says_what_to_do_instead(tmp_path: Path, enabled: bool) -> None:
+    """It is not the session that is closed; and one that is takes no other child."""
+    journal = Journal(tmp_path, enabled=enabled)
+    parent = journal.create(cwd="/w")
+    child = parent.sidechain("explorer")
+    child.cancel()
+    with pytest.raises(NotAppendable, match="explorer has ended: cancelled") as error:
+        child.user("on")
+    parent.close()
+    with pytest.raises(NotAppendable, match="is closed"):
+        parent.sidechain("late")
+
+    assert "session.sidechain" in (error.value.hint or "")
+    assert [] == (journal.resume(parent.id).recovery.subagents if enabled else [])
+
+
 @pytest.mark.parametrize("end", ["finish", "cancel", "crash"])
 def test_the_parent_hears_of_the_end_although_the_log_cannot_be_closed(
     parent: Session, end: str, monkeypatch: pytest.MonkeyPatch

@@ -17,15 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from thence.errors import NotAppendable
+from thence.errors import NotAppendable, ThenceError
 from thence.format.records import JSON
 from thence.format.repair import ApiMessage
-from thence.journal.arguments import Content
+from thence.journal.arguments import Content, checked
 from thence.journal.session import Receipt, Session, TurnText
 
 T = TypeVar("T")
 
 
+@checked
 class AsyncSession:
     """A session whose verbs are awaited. Use from one event loop."""
 
@@ -80,8 +81,14 @@ class AsyncSession:
         if worker is None:
             return
         closing = asyncio.get_running_loop().run_in_executor(worker, self.session.close, reason)
-        worker.shutdown(wait=False)  # what was asked for is still done, then the thread ends
-        await asyncio.shield(closing)
+        try:
+            await asyncio.shield(closing)
+        except ThenceError:  # closing that failed can be tried again
+            self._worker = worker
+            raise
+        finally:
+            if self._worker is None:
+                worker.shutdown(wait=False)  # what was asked for is still done
 
     async def __aenter__(self) -> Self:
         return self

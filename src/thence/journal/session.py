@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
-from thence.errors import Conflict, SessionNotFound, ThenceError
+from thence.errors import Conflict, NotAppendable, SessionNotFound, ThenceError
 from thence.format import codec, repair
 from thence.format.incremental_repair import Mending
 from thence.format.records import JSON, MESSAGES, Event, Notice
@@ -593,6 +593,8 @@ class Session(MessageRecorder[Receipt]):
 
         With an `agent_id` of the caller's, such as the task's, that is the name of its log.
         """
+        if self._closed:  # a log that was begun would be a subagent that never ended
+            raise NotAppendable(f"session {self.id} is closed", hint="resume the session")
         parent = Parent(self.id, self._write)
         if self._parts.sidechains is None:
             return Sidechain(parent, agent, None, tool_use_id=tool_use_id, agent_id=agent_id)

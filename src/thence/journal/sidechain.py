@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
-from thence.errors import BudgetExceeded, Conflict, ThenceError
+from thence.errors import BudgetExceeded, Conflict, NotAppendable, ThenceError
 from thence.format import codec
 from thence.format.records import JSON, Event, word
 from thence.journal.arguments import Text, check_event, checked, checks_itself, line_of
@@ -153,6 +153,11 @@ class Sidechain(MessageRecorder[str]):
     def record(self, kind: str, payload: JSON) -> str:
         """Append one event to the child's own log and return its id."""
         check_event(kind, payload)
+        if self.completion_status != "running":
+            raise NotAppendable(
+                f"subagent {self.name} has ended: {self.completion_status}",
+                hint="session.sidechain(agent) opens another channel",
+            )
         return self._write(kind, payload)
 
     def _write(self, kind: str, payload: JSON) -> str:
