@@ -54,33 +54,21 @@ def _journal() -> object:
     from thence import config
     from thence.journal import Journal as Base
 
+    from_environment = {
+        "enabled": config.persistence,
+        "history_retain_days": config.history_retain_days,
+        "idle_timeout": config.idle_timeout,
+        "approval_timeout": config.approval_timeout,
+    }
+
     class Journal(Base):
         """The journal of one home folder. What is None comes from the environment."""
 
-        def __init__(
-            self,
-            root: Path | str | None = None,
-            *,
-            enabled: bool | None = None,
-            history_retain_days: float | None = None,
-            idle_timeout: float | None = None,
-            approval_timeout: float | None = None,
-            **options: Any,
-        ) -> None:
-            super().__init__(
-                config.home() if root is None else root,
-                enabled=config.persistence() if enabled is None else enabled,
-                history_retain_days=(
-                    config.history_retain_days()
-                    if history_retain_days is None
-                    else history_retain_days
-                ),
-                idle_timeout=config.idle_timeout() if idle_timeout is None else idle_timeout,
-                approval_timeout=(
-                    config.approval_timeout() if approval_timeout is None else approval_timeout
-                ),
-                **options,
-            )
+        def __init__(self, root: Any = None, *arguments: Any, **options: Any) -> None:
+            for name, read in from_environment.items():
+                if options.get(name) is None:
+                    options[name] = read()
+            super().__init__(config.home() if root is None else root, *arguments, **options)
 
     Journal.__qualname__ = "Journal"
     Journal.__module__ = __name__

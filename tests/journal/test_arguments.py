@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from decimal import Decimal
@@ -11,15 +12,21 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+import thence
 from tests.journal.test_journal import path_of
 from thence.errors import BadArgument, ThenceError
 from thence.format import codec
 from thence.journal import Journal, Session
+from thence.journal.aio import AsyncSession
 from thence.journal.arguments import Content, Names, check_value, checked
 from thence.journal.history import History
+from thence.journal.idle import IdleThread, watch
+from thence.journal.permissions import Action
+from thence.journal.signals import flush_on_signals
+from thence.journal.tools import Tools
 
 NO_TEXT: list[Any] = [7, 1.5, True, b"x", "", [], {}, {"a"}, object(), int]
-NO_PATH: list[Any] = [7, 1.5, True, b"x", "", [], {}, {"a"}, object(), "a\0b"]
+NO_PATH: list[Any] = [7, 1.5, True, b"x", "", [], {}, {"a"}, object(), "a\0b", "\ud800"]
 NO_NUMBER: list[Any] = ["7", None, True, b"7", [7], {}, float("nan"), -1, float("inf"), object()]
 NO_CHOICE: list[Any] = ["contineu", "", "Adopt", 7, True, None, b"adopt", ["adopt"], {}, object()]
 NO_SWITCH: list[Any] = [None, "yes", "", 0, 1, 1.5, [], {}, b"x", object()]
@@ -283,6 +290,61 @@ def test_a_wrong_call_is_an_error_with_a_hint(row: Row, tmp_path: Path) -> None:
     assert [] == accepted
     assert before == session.tip
     assert ["hello"] == [message["content"][0]["text"] for message in session.messages]
+
+
+def others(journal: Journal, session: Session) -> dict[str, Callable[[Any], Any]]:
+    """Return what is offered beside the three classes, to be called with one wrong value."""
+    action, later, tools = Action("Bash", command="ls"), AsyncSession(session), Tools(journal)
+    untyped: Any = thence.Journal
+    return {
+        "thence.Journal": lambda value: untyped(journal.root, value),
+        "thence.Journal.local": lambda value: thence.Journal(journal.root, local=value),
+        "AsyncSession": AsyncSession,
+        "AsyncSession.run": later.run,
+        "AsyncSession.user": later.user,
+        "AsyncSession.close": later.close,
+        "AsyncSession.flush": lambda value: later.flush(state=value),
+        "Tools": Tools,
+        "Tools.call": lambda value: tools.call(value, {}),
+        "Tools.read_history": tools.read_history,
+        "IdleThread": IdleThread,
+        "watch": watch,
+        "flush_on_signals": flush_on_signals,
+        "Ledger.grant": lambda value: session.permissions.grant(action, scope=value),
+    }
+
+
+OTHERS = [
+    *("thence.Journal", "thence.Journal.local", "IdleThread", "watch", "flush_on_signals"),
+    *(f"AsyncSession{method}" for method in ("", ".run", ".user", ".close", ".flush")),
+    *(f"Tools{method}" for method in ("", ".call", ".read_history")),
+    "Ledger.grant",
+]
+WRONG: list[Any] = [
+    *(7j, b"x", {7j: 7}, {None}, object(), -1, float("nan"), [7j], [b"x"], [None], True, (True,)),
+]
+
+
+@pytest.mark.parametrize("called", OTHERS)
+def test_what_else_is_offered_tells_a_wrong_call(called: str, tmp_path: Path) -> None:
+    """At once, not when a signal comes or the timers run out; the session is as open as before."""
+    journal = Journal(tmp_path / "home")
+    session = journal.create(cwd=tmp_path)
+    call, accepted = others(journal, session)[called], []
+
+    async def awaited(value: Any) -> Any:
+        result = call(value)
+        return await result if inspect.isawaitable(result) else result
+
+    for value in WRONG:
+        try:
+            accepted.append((value, asyncio.run(awaited(value))))
+        except ThenceError as error:
+            accepted += [] if error.hint else [(value, error)]
+
+    assert [] == accepted
+    assert sorted(OTHERS) == sorted(others(journal, session))
+    assert not session.closed
 
 
 WRONG_FORMS: dict[str, Callable[[Any, Any], object]] = {

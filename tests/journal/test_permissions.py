@@ -74,7 +74,7 @@ FROM = {
     "fnmatch": {"fnmatchcase"},
     "pathlib": {"Path"},
     "typing": {"Any", "ClassVar", "Literal", "NoReturn", "final"},
-    "thence.errors": {"BadConfig", "NotAppendable"},
+    "thence.errors": {"BadArgument", "BadConfig", "NotAppendable"},
     "thence.format": {"layout", "shell"},
     "thence.format.records": {"time_text"},
     "thence.journal.log": {"DISK", "Disk", "make_folder"},

@@ -11,8 +11,9 @@ reader would follow.
 from __future__ import annotations
 
 import inspect
+import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal
 from functools import wraps
 from math import isfinite
@@ -83,7 +84,7 @@ def checked(kind: C) -> C:
 
 
 def check_call(function: F) -> F:
-    """Return a method that checks what it is passed before it does anything."""
+    """Return a method, or a function, that checks what it is passed before it does anything."""
     signature = inspect.signature(function)
     required = -1
     if hasattr(function, "checks_itself"):
@@ -109,11 +110,11 @@ def check_call(function: F) -> F:
         try:
             bound = signature.bind(*args, **options).arguments
         except TypeError as error:  # too many, too few, or one that it does not have
-            raise _refusal(args[0], signature, function, str(error)) from None
+            raise _refusal(args, signature, function, str(error)) from None
         for name, value in bound.items():
             if name in named and not fits(value, forms[name]):
                 why = _misfit(name, value, forms[name])
-                raise _refusal(args[0], signature, function, why)
+                raise _refusal(args, signature, function, why)
         return function(*args, **options)
 
     return cast("F", call)
@@ -137,9 +138,8 @@ def fits(value: object, form: Any) -> bool:
             return isinstance(value, base)
         return fits(value, base) and cast("float", value) >= meta.ge
     if origin in (Union, types.UnionType):
-        return any(fits(value, each) for each in get_args(form)) and not (
-            Path in get_args(form) and "\0" in str(value)
-        )
+        is_fit = any(fits(value, each) for each in get_args(form))
+        return is_fit and (Path not in get_args(form) or _is_path(value))
     if origin is Literal:
         return isinstance(value, str) and value in get_args(form)
     if form is str:
@@ -151,11 +151,18 @@ def fits(value: object, form: Any) -> bool:
         return callable(value)
     if origin is Iterable:  # of text or bytes one would go through the letters
         each = get_args(form)[0]
-        is_list = isinstance(value, list | tuple)
         is_many = isinstance(value, Iterable) and not isinstance(value, str | bytes | Path)
-        items = cast("Iterable[object]", value) if is_list else ()
+        items = cast("Iterable[object]", value) if isinstance(value, Collection) else ()
         return is_many and all(fits(item, each) for item in items)
     return form is Any or isinstance(form, TypeVar) or isinstance(value, origin or form)
+
+
+def _is_path(value: object) -> bool:
+    """Whether the system has a form for a text as a path."""
+    try:
+        return b"\0" not in os.fsencode(str(value))
+    except UnicodeEncodeError:
+        return False
 
 
 def _misfit(name: str, value: object, form: Any) -> str:
@@ -166,10 +173,11 @@ def _misfit(name: str, value: object, form: Any) -> str:
 
 
 def _refusal(
-    owner: object, signature: inspect.Signature, function: Callable[..., Any], why: str
+    args: tuple[Any, ...], signature: inspect.Signature, function: Callable[..., Any], why: str
 ) -> BadArgument:
-    """Return the error of a call: what is wrong with it, and how the method is called."""
-    name, parts = function.__name__, [type(owner).__name__, function.__name__]
+    """Return the error of a call: what is wrong with it, and how it is meant."""
+    name = function.__name__
+    parts = [type(args[0]).__name__, name] if "self" in signature.parameters else [name]
     if name == "__init__":
         name, parts = parts[0], parts[:1]
     plain = [

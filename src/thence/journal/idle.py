@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from thence.journal.arguments import Amount, checked
+from thence.journal.arguments import Amount, check_call, checked
 
 TIMEOUT_S = 300.0
 """Seconds of rest, and of waiting for an answer, unless another time is given."""
@@ -169,6 +169,7 @@ class IdleThread(threading.Thread):
     An error of a callback ends it, by way of `threading.excepthook`.
     """
 
+    @check_call
     def __init__(self, idle: Idle) -> None:
         super().__init__(name="thence-idle", daemon=True)
         self._idle = idle
@@ -181,6 +182,7 @@ class IdleThread(threading.Thread):
                     self._idle.changed.wait(_wait(self._idle))
 
 
+@check_call
 async def watch(idle: Idle) -> None:
     """Poll at every deadline, in this event loop, until the timers are closed."""
     import asyncio

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Literal, NoReturn, final
 
 import msgspec
 
-from thence.errors import BadConfig, NotAppendable
+from thence.errors import BadArgument, BadConfig, NotAppendable
 from thence.format import layout, shell
 from thence.format.records import time_text
 from thence.journal.log import DISK, Disk, make_folder
@@ -96,7 +96,9 @@ class Ledger(_InProcessOnly):
     def grant(self, action: Action, *, scope: Scope = "once") -> None:
         """Note that the user said yes to exactly this: for the next time, or for the session."""
         if scope not in ("once", "session"):
-            raise ValueError(f"no such scope: {scope!r}")
+            raise BadArgument(
+                f"`{scope}` is no scope: once or session", hint='grant(action, scope="session")'
+            )
         self.__only(action)
         self.__denied.discard(action)
         (self.__once if scope == "once" else self.__session).add(action)

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from thence.errors import ThenceError
+from thence.errors import BadArgument, ThenceError
 from thence.journal.history import History
 from thence.journal.log import DISK, Disk
 from thence.journal.session import Session
@@ -92,6 +92,12 @@ class _Watch:
             self._explicit = list(watched)
         else:
             self._journal = watched
+        is_watchable = self._journal is None or hasattr(type(watched), "open_sessions")
+        if not (is_watchable and all(isinstance(each, Session) for each in self._explicit)):
+            raise BadArgument(
+                f"flush_on_signals: {type(watched).__name__} is no journal or session",
+                hint="flush_on_signals(journal)",
+            )
         self._wait = wait
         self._disk = disk
         self._process = os.getpid()

@@ -22,6 +22,7 @@ import msgspec
 from thence.errors import SessionNotFound, ThenceError
 from thence.format import layout
 from thence.format.records import JSON
+from thence.journal.arguments import check_call
 from thence.journal.journal import Journal
 from thence.journal.session import Session
 
@@ -60,6 +61,7 @@ class _Spill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Tools:
     """The tools of one journal. `close` ends the sessions that were opened for them."""
 
+    @check_call
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._opened: dict[str, Session] = {}
@@ -81,7 +83,7 @@ class Tools:
 
     def read_history(self, opts: Mapping[str, JSON] | None = None) -> list[dict[str, JSON]]:
         """Return the prompts of this machine, newest first unless asked otherwise."""
-        asked = _read(READ, opts or {}, _Read)
+        asked = _read(READ, {} if opts is None else opts, _Read)
         return self._journal.history.read(asked.limit, reverse=asked.reverse)
 
     def read_spill(self, opts: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -110,8 +112,8 @@ class Tools:
             READ: self.read_history,
             SPILL: self.read_spill,
         }
-        if name not in tools:
-            raise ThenceError(f"no tool {name[:80]!r}", hint=f"one of {', '.join(tools)}")
+        if not isinstance(name, str) or name not in tools:
+            raise ThenceError(f"no tool {str(name)[:80]!r}", hint=f"one of {', '.join(tools)}")
         return tools[name](opts)
 
     def _session(self, session_id: str) -> Session:
