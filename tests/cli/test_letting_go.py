@@ -376,17 +376,22 @@ def test_without_a_store_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 0 == CliRunner().invoke(thence, ["gc"]).exit_code
 
 
+@pytest.mark.parametrize("place", ["in the home", "in a project"])
 def test_gc_and_doctor_tell_of_files_that_were_never_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """A kill of an earlier version left them: nothing is lost, so nobody is asked."""
     desk = Desk(tmp_path, monkeypatch)
-    session = Journal(desk.home).create(cwd="/w")
+    project = tmp_path / "project"
+    local = project if place == "in a project" else None
+    session = Journal(desk.home, local=local).create(cwd=project)
     session.record("user", {"role": "user", "content": "long work"})
     session.close()
     assert session.transcript_path is not None
     left = session.transcript_path.with_name("job-7.jsonl")
     left.touch(mode=0o600)
+    if place == "in a project":
+        assert desk.run("sweep", "--root", f"thence={project}").code == 0
     swept = desk.run("sweep", "--json")
     problems = desk.run("doctor").out
     shown = desk.run("gc", "-n").out
@@ -397,5 +402,5 @@ def test_gc_and_doctor_tell_of_files_that_were_never_begun(
     assert "a killed process left 1 file without a session" in problems
     assert "never begun" in shown
     assert [("clear", "job-7")] == [(step["action"], step["session"]) for step in acted["journal"]]
-    assert [session.transcript_path] == list(left.parent.iterdir())
+    assert [session.transcript_path] == list(left.parent.glob("*.jsonl"))
     assert "a killed process" not in desk.run("doctor").out

@@ -201,10 +201,10 @@ def caps(store: Store | None) -> Iterator[Finding]:
             is_file = hasattr(store, "path")
             why = "a reader is active" if is_file else "deleted rows are still in tables"
             yield Finding("", "note", f"removed data is not erased yet: {why}", "thence sweep")
-    yield from _projects()
+    yield from _projects(store)
 
 
-def _projects() -> Iterator[Finding]:
+def _projects(store: Store | None) -> Iterator[Finding]:
     if system.IS_WINDOWS:  # nothing is recorded there
         return
     from thence import Journal
@@ -218,6 +218,7 @@ def _projects() -> Iterator[Finding]:
             f"recorded project {clean(project)} is over its limit by {several(number, 'session')}"
         )
         yield Finding("", "note", words, "thence store gc -n")
+    steps += wiring.left_in_projects(store) if store is not None else []
     left = [step.segment.path for step in steps if step.what == "clear" and step.segment]
     if left:
         words = f"a killed process left {several(len(left), 'file')} without a session: "

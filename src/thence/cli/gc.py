@@ -71,6 +71,7 @@ def command(
         if wiring.has_store():
             store = stack.enter_context(wiring.store())
             stack.enter_context(store.sweeping(wiring.SWEEP_WAIT_S))
+            steps += wiring.left_in_projects(store)
             run = _retention_run(store)
             plan = run.plan() if dry_run else run.plan_finally()
         if not json:

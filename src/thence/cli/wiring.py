@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from thence.agents.profiles import Agent, HookFile, Part, ServerFile
     from thence.bridge.folders import FolderBook
     from thence.format.readout import Readout
+    from thence.journal.cleanup import CleanupStep
     from thence.memory.budgets import BudgetUse
     from thence.memory.derivation import Fingerprint
     from thence.memory.digest import Digester
@@ -299,6 +300,14 @@ def local_journals(opened: Store) -> list[Path]:
     named = (total.key[0] for total in opened.totals(["project"]))
     projects = (Path(project) for project in named if project and not excluded.means(project))
     return [project for project in projects if project.is_absolute() and _has_journal(project)]
+
+
+def left_in_projects(opened: Store) -> list[CleanupStep]:
+    """Return what would remove the files that killed processes left in journals of projects."""
+    from thence import Journal
+
+    plans = (Journal(local=each).cleanup(dry_run=True) for each in local_journals(opened))
+    return [step for plan in plans for step in plan if step.what == "clear"]
 
 
 def _has_journal(project: Path) -> bool:
