@@ -303,6 +303,20 @@ def test_a_journal_inside_a_project_takes_no_id_of_the_home(
     assert ["run-43.jsonl"] == [path.name for path in (tmp_path / "pool").rglob("*.jsonl")]
 
 
+def test_an_id_that_the_home_took_later_is_told(journal: Journal, tmp_path: Path) -> None:
+    """The home does not know the project: who goes on in it hears that the id stands for two."""
+    local = Journal(journal.root, local=tmp_path / "pool")
+    local.create(cwd=tmp_path / "pool", session="run-42").close()
+    before = local.resume("run-42", mode="continue")
+    drop(before)
+    taken = journal.create(cwd="/p1", session="run-42")
+    (notice,) = local.create_or_resume("run-42").recovery.notices
+
+    assert [] == before.recovery.notices
+    assert "id used twice" == notice.what
+    assert notice.detail.startswith(f"{path_of(taken)} ")
+
+
 def test_a_list_of_another_program_keeps_its_id_in_the_home(journal: Journal) -> None:
     """Whoever is second is told: a session or a list, in any project. It goes on in its own."""
     record = BatchEntry("user", {"role": "user", "content": "one"})

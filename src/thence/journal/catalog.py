@@ -133,6 +133,10 @@ class Catalog:
                 )
             yield
 
+    def namesake(self, session: str) -> Path | None:
+        """Return the session of the home that was begun later, under the id of a project's own."""
+        return Catalog(self.root).path_of(session) if self.local is not None else None
+
     def _holder_of(self, session: str, folder: Path) -> Path | None:
         """Return the file by which an id is taken: of a plain, a sealed or a rolled session."""
         name = layout.Segment(session).name

@@ -23,7 +23,7 @@ import msgspec
 
 from thence.errors import BadConfig, Conflict, NotReadable, SessionNotFound
 from thence.format import layout, repair, schema
-from thence.format.records import JSON, Event, Header, Origin, word
+from thence.format.records import JSON, Event, Header, Notice, Origin, word
 from thence.format.state import Domains
 from thence.journal.arguments import Amount, Count, check_value, checked, line_of
 from thence.journal.batches import Batches, headers_in
@@ -89,7 +89,10 @@ class Journal:
     def create(
         self, *, cwd: Path | str | None = None, model: str | None = None, session: str | None = None
     ) -> Session:
-        """Begin a session. An id of your own is a `Conflict` when a session of the home has it."""
+        """Begin a session in `cwd`, whose full path is its project.
+
+        An id of your own is a `Conflict` when a session of the home has it.
+        """
         made = _Beginning(_folder(cwd), model)
         return self._session(*self._begin(made, session))
 
@@ -334,6 +337,10 @@ class Journal:
             back = lineage.load(name, at=back.tip)
             back.recovery = recovery
         back.recovery.writer = lineage.writer(name)  # before we have it open ourselves
+        other = self._catalog.namesake(name)
+        if other is not None:
+            what = f"{other} has it as well: prompts and checkpoints mix, and an import joins both"
+            back.recovery.notices.append(Notice("id used twice", what))
         back.stop = lineage.end(name)
         run = self._open(folder, name, back.end)
         back.cost = lineage.spent(name)

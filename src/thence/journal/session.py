@@ -718,7 +718,7 @@ class Session(MessageRecorder[Receipt]):
         return self.mended().messages
 
     def mended(self) -> repair.Mended:
-        """The same, with the calls that are open and what was left out."""
+        """Return `messages`, with the calls that are open and what was left out."""
         self._ready()
         with self._mutex:
             new = self._chain[len(self._mending) :]
