@@ -31,7 +31,8 @@ from thence.format import layout
 from thence.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = "tidepool"
+PROJECT = ROOT / "tidepool"
+"""Where the sample of the page works, which is started at the root."""
 STARTS_PER_HOME = 10
 RESUMES = 4
 """How often a later start resumes and forks: so that kills find it beginning sessions."""
@@ -185,7 +186,7 @@ def _look(home: Path, report: StartReport) -> None:
         messages = str(session.messages)
         lost = sum(text not in messages for text in texts)
         path = session.transcript_path
-        is_there = path is not None and path.parent.name == layout.project_id(PROJECT)
+        is_there = path is not None and path.parent.name == layout.project_id(str(PROJECT))
         odd = any(notice.what == "no header" for notice in session.recovery.notices)
     logs = [
         *(home / layout.SESSIONS).rglob("*.jsonl"),
