@@ -579,6 +579,18 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         + b'{"type":"record","record":[1]}\n',
         "makes no sense",
     ),
+    "a number that nobody can store": (
+        _HEAD
+        + _PART % b'{"machine":"m","edition":1,"start":0,"end":1}'
+        + b'{"type":"record","record":{"node":{"id":"n"},"line":%d}}\n' % 2**70,
+        "line is",
+    ),
+    "fewer tokens than none": (
+        _HEAD
+        + _PART % b'{"machine":"m","edition":1,"start":0,"end":1}'
+        + b'{"type":"record","record":{"node":{"id":"n"},"usage":{"input_tokens":-5}}}\n',
+        "input_tokens is -5",
+    ),
     "deep nesting": (_HEAD + b'{"type":"note","note":' + b"[" * 90_000 + b"\n", ""),
 }
 """What a machine may write by mistake or malice, and what is said of it; '' if nothing."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +26,8 @@ from thence.agents import unread
 from thence.agents.package_protocol import Question, encode_question
 from thence.agents.packages import ForeignFailure, note_problem, package_of, reason_of
 from thence.errors import NotReadable
-from thence.format.records import JSON, Usage
+from thence.format.facts import check_values
+from thence.format.records import JSON
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -53,7 +52,6 @@ MAX_READS = 10_000
 """Reads in a row that may say of one session that there is more to read."""
 
 DAYS = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-_MAX_NUMBER = 2**53
 _RUN = """
 import sys
 sys.path[:] = sys.argv[1:]
@@ -347,41 +345,16 @@ class GuardedAdapter:
 
 def check(value: Any, kind: Any) -> Any:
     """Return an object made of plain values; ForeignFailure where one cannot be what it says."""
-    from thence.agents import Batch, Source
+    from thence.agents import Cursor, Source
 
     try:
         made = msgspec.convert(value, kind)
-        _check_numbers(made)
+        check_values(made, besides=Cursor)  # what the system says of files: inodes have 64 bits
     except (ValueError, OverflowError, RecursionError) as error:
         raise ForeignFailure(reason_of(error)) from error
     if isinstance(made, Source):
         _check_names(made)
-    if isinstance(made, Batch) and any(block.ref for fact in made.events for block in fact.blocks):
-        raise ForeignFailure("a block has a ref, which only a store sets")
     return made
-
-
-def _check_numbers(made: Any) -> None:
-    """Raise a ValueError for numbers that nobody can add up; payloads may hold any."""
-    from thence.agents import Batch, Cursor
-
-    todo = [("", made)]
-    while todo:
-        name, value = todo.pop()
-        if isinstance(value, Cursor):
-            continue  # what the system says of files: inodes have 64 bits
-        if isinstance(value, msgspec.Struct):
-            lowest = 0 if isinstance(value, Usage) else -_MAX_NUMBER
-            for field in _typed_fields(type(value)):
-                inner = getattr(value, field)
-                if isinstance(inner, int) and not lowest <= inner < _MAX_NUMBER:
-                    raise ValueError(f"{field} is {inner:.3g}")
-                if isinstance(inner, float) and not math.isfinite(inner):
-                    raise ValueError(f"{field} is {inner}")
-                if isinstance(inner, (msgspec.Struct, tuple)) or isinstance(value, Batch):
-                    todo.append((field, inner))
-        elif isinstance(value, (tuple, list)):
-            todo += [(name, inner) for inner in value]
 
 
 def _check_names(source: Source) -> None:
@@ -396,9 +369,3 @@ def _check_names(source: Source) -> None:
             raise ForeignFailure(f"no file has the name {name!r}")
     if not source.session:
         raise ForeignFailure(f"the session in {source.path} has no id")
-
-
-@cache
-def _typed_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the fields of a type that may not hold just any JSON."""
-    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type is not Any)

@@ -15,7 +15,7 @@ import msgspec
 
 from thence.errors import NotReadable
 from thence.format import fact_assembly
-from thence.format.facts import Block, Edge, Fact
+from thence.format.facts import Block, Edge, Fact, check_values
 from thence.format.record_order import in_written_order, name_repeats
 from thence.format.records import JSON
 from thence.memory.store import ImportedFrom
@@ -79,11 +79,13 @@ def block_of(block: Block) -> dict[str, JSON]:
 
 
 def fact_in(frame: JSON) -> Fact:
-    """Return the record of an object; NotReadable when it is none."""
+    """Return the record of an object; NotReadable when it is none, or one that nobody can store."""
     try:
-        return msgspec.convert(frame, Fact)
-    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+        fact = msgspec.convert(frame, Fact)
+        check_values(fact)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise NotReadable(f"not a record of thence: {error}", hint="export it again") from error
+    return fact
 
 
 def head_of(parcel: Parcel) -> dict[str, JSON]:

@@ -13,8 +13,9 @@ user's mouth is a `lifecycle` block with the role `user`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,7 +23,17 @@ from thence.format import errors, tools, wording
 from thence.format.graph import State
 from thence.format.nodes import Node
 from thence.format.normal import Kind, SessionEvent, event_ids, one_line
-from thence.format.records import JSON, MESSAGES, Event, Usage, blocks, text_of, usage_of, word
+from thence.format.records import (
+    JSON,
+    MAX_NUMBER,
+    MESSAGES,
+    Event,
+    Usage,
+    blocks,
+    text_of,
+    usage_of,
+    word,
+)
 from thence.format.transcript import node_of
 
 COPIES_OF = "copies_of"
@@ -196,6 +207,36 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     told: tuple[CallStatus, ...] = ()
     about: dict[str, JSON] = {}
     """What it says of the session: cwd, git_branch, version, title:custom, title:ai, …"""
+
+
+def check_values(value: object, besides: type | tuple[()] = ()) -> None:
+    """Raise a ValueError where something that was not read here has what no log can give.
+
+    These are numbers that nobody can add up, and the `ref` of a block, which only a store sets.
+    Payloads may hold anything; what is of the type `besides` is not looked at.
+    """
+    todo = [value]
+    while todo:
+        box = todo.pop()
+        if isinstance(box, (tuple, list)):
+            todo += box
+        elif isinstance(box, msgspec.Struct) and not isinstance(box, besides):
+            if isinstance(box, Block) and box.ref is not None:
+                raise ValueError("a block has a ref, which only a store sets")
+            least = 0 if isinstance(box, Usage) else 1 - MAX_NUMBER
+            for name in _typed_fields(type(box)):
+                inner = getattr(box, name)
+                # Not a number is neither.
+                if isinstance(inner, (int, float)) and not least <= inner < MAX_NUMBER:
+                    raise ValueError(f"{name} is {inner:.3g}")
+                if isinstance(inner, (tuple, list, msgspec.Struct)):
+                    todo.append(inner)
+
+
+@cache
+def _typed_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields of a type that may not hold just any JSON."""
+    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type is not Any)
 
 
 def line_name(file: str, raw: bytes) -> str:

@@ -341,18 +341,22 @@ def usage_of(value: JSON) -> Usage | None:
     return Usage(*(count(value.get(name)) for name in Usage.__struct_fields__))
 
 
+MAX_NUMBER = 2**53
+"""Numbers from here on are absurd: other programs do not keep them exact, and sums overflow."""
+
+
 def count(value: JSON) -> int:
     """Read a foreign number as a count: whole, not negative, not absurd, else 0.
 
     Some writers spell counts as `12.0` or `"12"`.
     """
     if type(value) is int:
-        return value if 0 <= value < 2**53 else 0
+        return value if 0 <= value < MAX_NUMBER else 0
     digits = isinstance(value, str) and len(value) < 17 and value.isascii() and value.isdigit()
     if digits or (isinstance(value, float) and value.is_integer()):
         value = int(value)
     is_integer = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_integer and 0 <= value < 2**53 else 0
+    return value if is_integer and 0 <= value < MAX_NUMBER else 0
 
 
 def word(value: JSON) -> str:
