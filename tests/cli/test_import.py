@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -245,6 +246,23 @@ def test_what_is_no_session_is_refused_in_a_sentence(
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert os.fspath(path) in done.stderr or "share file" in done.stderr
+
+
+@pytest.mark.parametrize("tokens", [2**70, 2**62, -5])
+@pytest.mark.parametrize("form", ["share", "jsonl"])
+def test_numbers_that_nobody_can_store_are_refused_in_a_sentence(
+    looked_at: Homes, run: Run, tmp_path: Path, form: str, tokens: int
+) -> None:
+    """Whatever kind of file they stand in."""
+    path = tmp_path / "file"
+    command = ["share"] if form == "share" else ["export", "--as", form]
+    run(*command, CLOCK, "-o", str(path))
+    body = re.sub(r'"input_tokens":\d+', f'"input_tokens":{tokens}', path.read_text("utf-8"))
+    path.write_text(body, "utf-8")
+    done = run("import", str(path), env=_elsewhere(tmp_path / "home"))
+
+    assert 1 == done.returncode
+    assert "input_tokens is " in done.stderr
 
 
 FIRST_VERSION = """\

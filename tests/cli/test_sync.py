@@ -579,6 +579,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         + b'{"type":"record","record":[1]}\n',
         "makes no sense",
     ),
+    "an edition that nobody can store": (
+        _HEAD + _PART % b'{"machine":"m","edition":%d,"start":0,"end":0}' % 2**70,
+        "edition is",
+    ),
     "a number that nobody can store": (
         _HEAD
         + _PART % b'{"machine":"m","edition":1,"start":0,"end":1}'

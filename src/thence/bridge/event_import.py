@@ -14,7 +14,7 @@ import msgspec
 
 from thence.bridge.record_json import Parcel
 from thence.errors import NotReadable
-from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of
+from thence.format.facts import Block, CallStatus, Fact, answers_of, calls_of, check_values
 from thence.format.graph import State
 from thence.format.nodes import Is, Node
 from thence.format.normal import DERIVED, SessionEvent
@@ -39,6 +39,10 @@ def parcel_in(lines: Sequence[JSON]) -> Parcel:
     uid = word(head.get("session_uid"))
     events = [event for line in lines[1:] if (event := _event(line, uid)) is not None]
     facts = [_head_fact(head), *_facts(events)]
+    try:
+        check_values(facts)
+    except (ValueError, OverflowError) as error:
+        raise NotReadable(f"not a session of thence: {error}", hint="export it again") from error
     names = {"live", "orphaned"}
     last = next(
         (

@@ -22,6 +22,7 @@ import zstandard
 from thence.bridge.record_json import Parcel, fact_in, frame_of, head_of, parcel_in
 from thence.bridge.sync_keys import Key, content_name
 from thence.errors import NotReadable
+from thence.format.facts import check_values
 from thence.format.records import JSON, parse_json
 from thence.memory.packs import FrameDamaged, unpack_frame
 
@@ -74,6 +75,7 @@ class SessionPart(msgspec.Struct):
 
     def check(self) -> None:
         """Raise where it does not hold the records that it says it holds."""
+        check_values(self.part)
         if not 0 <= self.part.start <= self.part.end or self.part.edition < 0:
             raise ValueError("a part of a session that begins after its end")
         if len(self.facts()) != self.part.end - self.part.start:

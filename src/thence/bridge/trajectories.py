@@ -129,6 +129,8 @@ def _payload_at(stub: Object, steps: Sequence[Object]) -> JSON:
     if len(text) != length:
         raise ValueError("its text was cut")
     key = stub.get("key")
+    if key is not None and not isinstance(key, str):
+        raise ValueError("its text has no name")
     return text if key is None else {**stub["rest"], key: text}
 
 
