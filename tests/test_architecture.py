@@ -35,6 +35,7 @@ LONELY_FILES = {
 """Small modules with one user, with the reason."""
 
 MEMOS_OF_FORMAT = {
+    "facts._typed_fields": "the fields of a type",
     "intentions._stem": "the stem of a word",
     "normal.event_ids": "the names of a session's events, from its uid",
     "testruns._short_runner": "the runner that a script starts",
@@ -46,7 +47,6 @@ MEMOS_OF_FORMAT = {
 STATE = {
     # Answers that depend on the arguments, or on files that come with the program.
     "agents/continue_/history._listed_times": "the times in a list of sessions, by its bytes",
-    "agents/guard._typed_fields": "the fields of a type",
     "agents/packages._entry_points_of_others": "what packages on a path declare",
     "agents/profiles._folders": "the folders of our agents",
     "agents/profiles._own": "an agent of ours, from its profile",
@@ -71,6 +71,8 @@ STATE = {
     "team/postgres_search._short": "the hash of a tenant",
     # What an installed package does to a process is done once.
     "agents/packages._PROBLEMS": "what of packages is left out in this process, for reports",
+    "agents/packages._SILENT": "packages that gave no answer in this process, to be remembered",
+    "agents/packages._REMEMBERED": "packages that gave no answer to an earlier command",
     "agents/profiles._others": "agents of other packages: each is loaded once, in its own process",
     "memory/digest.digesters": "digesters of other packages: each is loaded once",
     # What is one for a process: handles, threads, limits of a library, chance.

@@ -269,6 +269,42 @@ def test_a_reader_that_finds_nonsense_or_hangs_costs_its_own_sessions(
     assert 1 == json.loads(swept.stdout)["sessions_new"]
 
 
+SILENT_READERS = {
+    "import": "import time; time.sleep(3600)",
+    "roots": READER + "    def roots(self, home, env):\n        import time; time.sleep(3600)",
+    "live": READER + "    def live(self, root):\n        import time; time.sleep(3600)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", SILENT_READERS.values(), ids=SILENT_READERS)
+def test_a_package_that_gave_no_answer_is_asked_again_when_it_changed(
+    tmp_path: Path, desk: Desk, body: str
+) -> None:
+    """Until then commands do not wait for it, and the first page names it; the doctor asks it."""
+    desk.sweep()
+    place, asked = tmp_path / "site", tmp_path / "asked"
+    count = f"open({str(asked)!r}, 'a').write('.')"
+    install(place, "thence.agents", body.replace("import time;", f"import time; {count};"))
+    words = "agent acme of acme-tools 1.4 is not used: it gave no answer within 5 s"
+    first = run_quick(place, "ls", is_short=True)
+    page = run_quick(place, is_short=True)
+    problems = json.loads(run_quick(place, "--json", is_short=True).stdout)["problems"]
+    number = len(asked.read_text())
+    again = json.loads(run_quick(place, "doctor", "--json", is_short=True).stdout)
+    more = len(asked.read_text())
+    (place / "acme_tools.py").write_text(READER, encoding="utf-8")
+    mended = run_quick(place, is_short=True)
+
+    assert (0, 0, 0, 1) == (first.returncode, page.returncode, mended.returncode, number)
+    assert words in page.stdout
+    assert ["acme"] == [problem["name"] for problem in problems]
+    assert "acme" not in mended.stdout
+    if "def live" not in body:  # the doctor does not ask who is running
+        assert more > number
+        assert words in {finding["words"] for finding in again["findings"]}
+
+
 HOOK = """
 import io, sys
 sys.stdin = io.StringIO({request!r})

@@ -24,7 +24,7 @@ import msgspec
 
 from thence.agents import unread
 from thence.agents.package_protocol import Question, encode_question
-from thence.agents.packages import ForeignFailure, note_problem, package_of, reason_of
+from thence.agents.packages import ForeignFailure, NoAnswer, note_problem, package_of, reason_of
 from thence.errors import NotReadable
 from thence.format.facts import check_values
 from thence.format.records import JSON
@@ -123,7 +123,9 @@ class PackageProcess:
             timer.cancel()
             timer.join()  # only a process with one thread may fork
         if body is None or is_late.is_set():
-            raise ForeignFailure(self._note_end(process, limit if is_late.is_set() else None))
+            if is_late.is_set():
+                raise NoAnswer(self._note_end(process, limit))
+            raise ForeignFailure(self._note_end(process, None))
         try:
             value, why, noted = json.loads(body)
         except (ValueError, TypeError, RecursionError) as error:  # its code wrote among our answers
@@ -301,7 +303,7 @@ class GuardedAdapter:
         try:
             yield
         except ForeignFailure as error:
-            note_problem(self._point, error)
+            note_problem(self._point, str(error))  # of one session: others may be read in time
             raise NotReadable(
                 f"the reader of {self.name}, of {package_of(self._point)}, failed: {error}",
                 hint="update or uninstall its package",

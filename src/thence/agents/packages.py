@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,8 +35,16 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     package: str
     why: str
 
+    @property
+    def words(self) -> str:
+        """What every screen says of it."""
+        what = self.group.rpartition(".")[2].removesuffix("s")
+        return f"{what} {self.name} of {self.package} is not used: {self.why}"
+
 
 _PROBLEMS: dict[tuple[str, str], Problem] = {}
+_SILENT: dict[str, str] = {}
+_REMEMBERED: dict[str, str] = {}
 
 
 def problems() -> list[Problem]:
@@ -52,6 +61,39 @@ def note_problems(more: Iterable[Problem]) -> None:
 def note_problem(point: EntryPoint, why: str | BaseException) -> None:
     """Note that something of a package is left out; the first reason counts."""
     note_problems([Problem(point.group, point.name, package_of(point), reason_of(why))])
+    if isinstance(why, NoAnswer):
+        _SILENT[_known_by(point)] = reason_of(why)
+
+
+def silent() -> dict[str, str]:
+    """Return why packages were left out that gave no answer in time, by what they are known by."""
+    return dict(_SILENT)
+
+
+def remember_silent(known: Mapping[str, str]) -> None:
+    """Do not ask packages that gave no answer to an earlier command; `silent` gave this."""
+    _REMEMBERED.clear()
+    _REMEMBERED.update(known)
+
+
+def silence_of(point: EntryPoint) -> str | None:
+    """Return why a package is not asked; None if it is, for it was changed or always answered."""
+    return _REMEMBERED.get(_known_by(point)) if _REMEMBERED else None
+
+
+def _known_by(point: EntryPoint) -> str:
+    """Return what a package is known by until somebody changes it, without importing it."""
+    from importlib.util import find_spec
+
+    newest = 0
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        spec = find_spec(point.module.partition(".")[0])
+        folders = spec.submodule_search_locations if spec is not None else None
+        files = [path for folder in folders or () for path in Path(folder).rglob("*.py")]
+        if spec is not None and spec.origin is not None:
+            files.append(Path(spec.origin))
+        newest = max(path.stat().st_mtime_ns for path in files)
+    return f"{point.group} {point.name} {point.value} {package_of(point)} {newest}"
 
 
 def package_of(point: EntryPoint) -> str:
@@ -78,12 +120,16 @@ class ForeignFailure(Exception):
     """Somebody else's code raised something, or tried to end the process."""
 
 
+class NoAnswer(ForeignFailure):
+    """Somebody else's code gave no answer in time."""
+
+
 @contextlib.contextmanager
 def foreign() -> Iterator[None]:
     """Run somebody else's code: whatever it raises, an exit too, becomes a ForeignFailure."""
     try:
         yield
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit, ForeignFailure):
         raise
     except BaseException as error:  # it may raise anything, and must not end us
         raise ForeignFailure(reason_of(error)) from error

@@ -30,6 +30,7 @@ from thence.agents.packages import (
     is_ours,
     note_problem,
     others_offer,
+    silence_of,
 )
 from thence.errors import BadConfig
 from thence.format.records import JSON
@@ -552,13 +553,16 @@ def _others() -> dict[str, Agent]:
     for point in (*entry_points(GROUP), *entry_points(OLD_GROUP)):
         if is_ours(point):
             continue
+        if (why := silence_of(point)) is not None:
+            note_problem(point, why)
+            continue
         try:
             with foreign():
                 agent = _foreign(point)
                 if agent.name in _folders() or agent.name in known:
                     raise TypeError(f"another agent is called {agent.name}")
         except ForeignFailure as error:
-            note_problem(point, str(error))
+            note_problem(point, error)
             continue
         known[agent.name] = agent
     return known

@@ -262,8 +262,11 @@ def thence(
 
     Without a command: a status summary. --color and --no-pager may also follow a command.
     """
+    from thence.cli import silent_packages
+
     screen.screen_options.colour, screen.screen_options.pager = color, not no_pager
     _refresh_launcher(ctx.invoked_subcommand, json=json or "--json" in sys.argv)
+    silent_packages.leave_out(ctx)
     if ctx.invoked_subcommand is None:
         from thence.cli.home import show
 

@@ -579,11 +579,10 @@ def extensions() -> Iterator[Finding]:
             except packages.ForeignFailure as error:
                 packages.note_problem(point, str(error))
     for problem in packages.problems():
-        what = problem.group.rpartition(".")[2].removesuffix("s")
         package = problem.package.partition(" ")[0]
         yield Finding(
             *("packages", "warning"),
-            f"{what} {problem.name} of {problem.package} is not used: {problem.why}",
+            problem.words,
             f"pip install -U {package}, or pip uninstall {package}",
         )
 

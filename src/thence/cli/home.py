@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from thence.agents import packages
 from thence.agents.files import measure_source
 from thence.agents.looks import Look
 from thence.agents.profiles import label_of
@@ -52,7 +53,7 @@ from thence.cli.terminal import (
     width,
     wrap,
 )
-from thence.cli.unread_lines import describe_unread, risk_lines
+from thence.cli.unread_lines import describe_problems, describe_unread, risk_lines
 from thence.format.figures import argument
 from thence.memory import nudges
 from thence.memory.budgets import BudgetUse, budget_warnings
@@ -198,6 +199,7 @@ class Home:
             },
             "lost": self.lost,
             "not_read": as_objects(self.not_read),
+            "problems": msgspec.to_builtins(packages.problems()),
             "budgets": [msgspec.to_builtins(use) for use in self.budgets],
             "hooks_heard": {agent: seen.isoformat() for agent, seen in self.hooks_heard.items()},
         }
@@ -217,6 +219,7 @@ class Home:
             yield from (style(line, fg="red") for line in lost)
         yield style(justify(first, clock, room), bold=True)
         yield from describe_unread(self.not_read, room)
+        yield from describe_problems(packages.problems(), room)
         yield from self._section("", "waiting", room)
         yield from self._section("running", "running", room)
         yield from self._section("idle, unfinished", "idle", room)
@@ -468,6 +471,7 @@ class FirstScreen:
             "found": self.agents,
             "at_risk": len(self.risks),
             "not_read": as_objects(self.not_read),
+            "problems": msgspec.to_builtins(packages.problems()),
         }
 
     def lines(self, room: int) -> Iterator[str]:
@@ -477,6 +481,7 @@ class FirstScreen:
             bold=True,
         )
         yield from describe_unread(self.not_read, room)
+        yield from describe_problems(packages.problems(), room)
         yield ""
         unread = {item.agent for item in self.not_read}
         there = [agent for agent in self.agents if agent["sessions"] or agent["agent"] in unread]

@@ -34,7 +34,7 @@ from thence.cli.terminal import (
     width,
     wrap,
 )
-from thence.cli.unread_lines import describe_unread
+from thence.cli.unread_lines import describe_problems, describe_unread
 from thence.errors import SKIPS, STOPPED, ThenceError
 from thence.memory.store import DATA_LOSS, StoreLocked
 from thence.memory.unread import read_unread, still_unread
@@ -217,7 +217,7 @@ class SweepRun:
             self._known, {name: paths for name, paths in there.items() if paths}, report.not_read
         )
         yield from _describe_removed(report, room)
-        yield from _not_used(report, room)
+        yield from describe_problems(report.problems, room)
 
     def _note(self, progress: Progress) -> None:
         if progress.stage == "read":
@@ -396,7 +396,7 @@ def describe_report(report: SweepReport, room: int) -> Iterator[str]:
         yield cut(f"  {deleted} {were} deleted before they could be read", room)
     yield from _left_out(report, room)
     yield from _describe_removed(report, room)
-    yield from _not_used(report, room)
+    yield from describe_problems(report.problems, room)
 
 
 def _describe_removed(report: SweepReport, room: int) -> Iterator[str]:
@@ -419,14 +419,6 @@ def _describe_removed(report: SweepReport, room: int) -> Iterator[str]:
 def _wrap(text: str, room: int, colour: str) -> Iterator[str]:
     """Yield a sentence that must not be cut."""
     yield from (style(f"  {line}", fg=colour) for line in wrap(text, room - 2))
-
-
-def _not_used(report: SweepReport, room: int) -> Iterator[str]:
-    """Name what of other packages was left out."""
-    for problem in report.problems:
-        what = problem.group.rpartition(".")[2].removesuffix("s")
-        words = f"  {what} {problem.name} of {problem.package} is not used: {problem.why}"
-        yield style(cut(clean(words), room), fg="yellow")
 
 
 def _is_worth_telling(report: SweepReport) -> bool:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from thence.agents.unread import FAULTS, grouped, total_of, words
 from thence.cli.columns import DIM, TextCell, agent_label, short_id, table, tilde
-from thence.cli.terminal import clean, size, style, wrap
+from thence.cli.terminal import clean, cut, size, style, wrap
 
 if TYPE_CHECKING:
+    from thence.agents.packages import Problem
     from thence.agents.unread import Kind, Unread
     from thence.memory.session_status import Risk
 
@@ -34,6 +35,11 @@ def describe_unread(items: Iterable[Unread], room: int) -> Iterator[str]:
         yield from (style(part, fg=colour) for part in (f"▲ {first}", *(f"  {r}" for r in rest)))
     if more := [item for group, _ in lines[MAX_LINES:] for item in group]:
         yield f"  and {total_of(more)} more not read: thence doctor"
+
+
+def describe_problems(problems: Iterable[Problem], room: int) -> Iterator[str]:
+    """Name what of other packages is left out."""
+    yield from (style(cut(clean(f"  {item.words}"), room), fg="yellow") for item in problems)
 
 
 def unread_lines(items: Iterable[Unread]) -> Iterator[tuple[list[Unread], str]]:
