@@ -55,3 +55,12 @@ def test_the_start_of_a_log_is_read_whatever_it_is(tmp_path: Path) -> None:
 def test_a_process_is_known_by_its_number() -> None:
     """The own process runs; a number that no process has does not."""
     assert (True, False) == (records.is_running(os.getpid()), records.is_running(2**31))
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [(2, 2), (-1, -1), (2**70, None), (-(2**70), None), (True, None), ("2", None), (2.0, None)],
+)
+def test_a_number_that_nobody_can_store_is_none(written: object, expected: int | None) -> None:
+    """An exit code of 22 digits cost its session."""
+    assert expected == records.integer_of(written)

@@ -389,6 +389,17 @@ def test_odd_numbers_count_as_what_they_say_or_as_nothing(written: Any, expected
     assert Usage(output_tokens=expected) == usage_of({"output_tokens": written})
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [(0.25, 0.25), (3, 3.0), (0, 0.0), (-0.25, None), (10**400, None), (1e300, None)]
+    + [(value, None) for value in (True, "0.25", None, [1], float("nan"), float("inf"))],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_cost_is_a_number_that_can_be_one(written: Any, expected: float | None) -> None:
+    """What is none, or absurd, is no cost, however long its digits are."""
+    assert expected == records.dollars(written)
+
+
 @given(JSON)
 def test_usage_is_never_absurd(value: Any) -> None:
     """No log makes a bill negative or larger than a JSON number holds."""

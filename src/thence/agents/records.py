@@ -21,7 +21,16 @@ from thence.format.codec import objects as decode_lines
 from thence.format.facts import Block, Fact, line_name
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, count, parse_json, text_of, time_text, word
+from thence.format.records import (
+    JSON,
+    MAX_NUMBER,
+    Usage,
+    count,
+    parse_json,
+    text_of,
+    time_text,
+    word,
+)
 from thence.format.tools import BUILT_IN
 
 Record = dict[str, JSON]
@@ -134,8 +143,12 @@ def objects(value: JSON) -> list[Record]:
 
 
 def integer_of(value: JSON) -> int | None:
-    """Return a whole number, as of an exit code; None for anything else, truths among it."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """Return a whole number, as of an exit code; None for anything else, truths among it.
+
+    A number that nobody can store is none either.
+    """
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and abs(value) < MAX_NUMBER else None
 
 
 def moment(value: JSON) -> str | None:

@@ -29,7 +29,7 @@ from thence.errors import NotReadable
 from thence.format.facts import Block, Edge, Fact, answers_of, calls_of
 from thence.format.nodes import Is, Node
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, count, text_of, word
+from thence.format.records import JSON, Usage, count, dollars, text_of, word
 
 FLAVOR: Final = "atif"
 """The agent of sessions that other programs wrote as trajectories."""
@@ -211,7 +211,7 @@ def _step_facts(step: Object, number: int, channel: str, model: str | None) -> I
             model=(word(step.get("model_name")) or model) if is_agent else None,
             usage=usage,
             usage_key=name if usage is not None else None,
-            cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
+            cost_usd=dollars(cost),
             **where,
         )
     observation = fields(step.get("observation"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, Literal
 
 import msgspec
@@ -30,6 +31,7 @@ from thence.format.records import (
     Event,
     Usage,
     blocks,
+    dollars,
     text_of,
     usage_of,
     word,
@@ -226,9 +228,10 @@ def check_values(value: object, besides: type | tuple[()] = ()) -> None:
             least = 0 if isinstance(box, Usage) else 1 - MAX_NUMBER
             for name in _typed_fields(type(box)):
                 inner = getattr(box, name)
-                # Not a number is neither.
-                if isinstance(inner, (int, float)) and not least <= inner < MAX_NUMBER:
+                if isinstance(inner, int) and not least <= inner < MAX_NUMBER:
                     raise ValueError(f"{name} is {inner:.3g}")
+                if isinstance(inner, float) and not isfinite(inner):
+                    raise ValueError(f"{name} is {inner}")
                 if isinstance(inner, (tuple, list, msgspec.Struct)):
                     todo.append(inner)
 
@@ -366,7 +369,7 @@ def fact_of(event: Event, *, channel: str = "main", node: Node | None = None, **
         model=model if isinstance(model, str) and event.type in MESSAGES else None,
         usage=usage,
         usage_key=key,
-        cost_usd=float(cost) if isinstance(cost, (int, float)) and usage else None,
+        cost_usd=dollars(cost) if usage else None,
         **more,
     )
 

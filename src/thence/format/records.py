@@ -345,6 +345,10 @@ MAX_NUMBER = 2**53
 """Numbers from here on are absurd: other programs do not keep them exact, and sums overflow."""
 
 
+MAX_DOLLARS = 1_000_000
+"""No response costs more."""
+
+
 def count(value: JSON) -> int:
     """Read a foreign number as a count: whole, not negative, not absurd, else 0.
 
@@ -357,6 +361,12 @@ def count(value: JSON) -> int:
         value = int(value)
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     return value if is_integer and 0 <= value < MAX_NUMBER else 0
+
+
+def dollars(value: JSON) -> float | None:
+    """Read a foreign number as what something cost; None for anything else and for the absurd."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= MAX_DOLLARS else None
 
 
 def word(value: JSON) -> str:

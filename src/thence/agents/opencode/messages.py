@@ -51,7 +51,7 @@ from thence.format.facts import (
 )
 from thence.format.nodes import Is, Node, Span
 from thence.format.normal import one_line
-from thence.format.records import JSON, Usage, count, word
+from thence.format.records import JSON, Usage, count, dollars, word
 
 KILLED: Final = "the request ended before its tokens were written"
 TITLE: Final = "the title request is not in the log"
@@ -233,7 +233,6 @@ class OpenCodeMessages(LineReader):
             self._last,
             Is.REPLY | (Is.ENDS if ends else 0),
         )
-        cost = info.get("cost")
         yield self._make_event(
             entry,
             node,
@@ -243,7 +242,7 @@ class OpenCodeMessages(LineReader):
             model=message.model,
             usage=usage,
             usage_key=bill,
-            cost_usd=float(cost) if isinstance(cost, (int, float)) and cost > 0 else None,
+            cost_usd=dollars(info.get("cost")) or None,
             unbilled=THOUGHTS if tokens.get("reasoning") and "total" not in tokens else None,
             copy_key=message.key("bill", str(message.bills)),
         )

@@ -44,7 +44,7 @@ from thence.format.facts import (
 )
 from thence.format.nodes import PREVIOUS, Is, Node, Span
 from thence.format.normal import one_line
-from thence.format.records import JSON, blocks, count, text_of, word
+from thence.format.records import JSON, blocks, count, dollars, text_of, word
 
 COMPACTION = "the compaction request is not in the log"
 CUT_OFF = "a response was cut off before its usage was written"
@@ -52,7 +52,6 @@ CUT_OFF = "a response was cut off before its usage was written"
 _COUNTS = ("input", "output", "cacheWrite", "cacheRead")
 _EXIT = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
 
-_MAX_COST_USD = 1e6
 _STOPS = {"stop": Is.ENDS, "length": Is.ENDS, "error": Is.ENDS, "aborted": Is.INTERRUPTS}
 
 
@@ -308,7 +307,4 @@ def _bash(message: Record) -> Block:
 
 def _cost(value: JSON) -> float | None:
     """Return what pi says an answer cost; it says 0 where it knows no price."""
-    cost = fields(fields(value).get("cost")).get("total")
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-        return None
-    return float(cost) if 0 < cost < _MAX_COST_USD else None
+    return dollars(fields(fields(value).get("cost")).get("total")) or None
