@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from tests.agents.transcripts import usage
 from tests.agreement.conftest import Data, all_numbers
 from tests.agreement.doors import DOORS
 from tests.agreement.homes import Home
+from tests.memory import logs
+from tests.serve.conftest import House
 from thence.agents.claude.sample import SampleTranscript
 
 Answers = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -68,3 +71,52 @@ def test_an_open_turn_runs_by_every_door_or_by_none(
     assert dict.fromkeys(DOORS["outcome"], outcome) == numbers["outcome"][uid]
     assert dict.fromkeys(DOORS["end"], end) == numbers["end"][uid]
     assert dict.fromkeys(DOORS["running"], end == "running") == numbers["running"][uid]
+
+
+def forked(tmp_path: Path) -> Home:
+    """Return a home of a session and its fork, which did and left open what doors tell of."""
+    first = logs.script(1, turns=3)
+    first.note("ai-title", aiTitle="A lamp for the pier")
+    fork = logs.fork(2, first, 6, turns=0)
+    start = fork.records[-1]["uuid"]
+    fork.user("Mend the lamp.", parentUuid=start)
+    fork.say("A dark lamp.", usage=usage(900))
+    fork.user("Mend the lamp with oil.", parentUuid=start)
+    fork.call("e1", "Edit", file_path="/p/lamp.py", old_string="wax", new_string="oil")
+    fork.result("e1", "The file /p/lamp.py has been updated.")
+    todo = {"content": "Trim the wick", "status": "pending", "activeForm": "Trimming"}
+    fork.call("t1", "TodoWrite", todos=[todo])
+    fork.result("t1", "Todos have been modified")
+    fork.say("It burns.", usage=usage(90))
+    home = Home(tmp_path / ".thence", {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude")})
+    logs.write(tmp_path / "claude", first, fork)
+    home.run("sweep")
+    return home
+
+
+@pytest.mark.parametrize("name", ["", "The lamp of the harbour"], ids=["inherited", "given"])
+def test_a_session_has_one_title_by_every_door(tmp_path: Path, name: str) -> None:
+    """A fork has that of the session it goes on from, or the name that the user gave it."""
+    home, uid = forked(tmp_path), f"claude:{logs.name(2)}"
+    if name:
+        home.run("name", uid, name)
+    [title] = {row["title"] for row in home.run("ls", "--json").json if row["session_uid"] == uid}
+    house = House(home.path.parent)
+    with house.serving():
+        page = house.ask("/costs?days=0").body.decode()
+        account = house.ask(f"/api/sessions/{uid}").json["digest"]
+        accounts = house.ask("/api/digests").json["digests"]
+    house.close()
+    [file] = home.run("files", "lamp.py", "--json").json
+    [todo] = home.run("todos", "--json").json
+    recalled = home.run("ask", "oil burns", "--json").json["sessions"]
+    found = home.run("search", "oil burns").out
+    costs = home.run("cost", "--by", "session").out
+    told = [
+        entry["title"] for entry in (file, todo, account, *accounts) if entry.get("uid", uid) == uid
+    ]
+
+    assert title == (name or "A lamp for the pier")
+    assert [title] * 4 == told
+    assert [title] == [entry["title"] for entry in recalled if entry["session_uid"] == uid]
+    assert [True] * 3 == [title[:40] in text for text in (found, costs, page)]

@@ -290,7 +290,9 @@ def test_digests_signals_and_patterns_are_those_of_the_store(house: House) -> No
     """All of them, page by page; of one session, its own."""
     signals = list(house.store.read_table("signals"))
     digests = all_of(house, "/api/digests", "digests", 3)
-    stored = digests_now(house.store, house.store.read_table("digests"), house.context.now())
+    stored = digests_now(
+        house.store, house.store.read_table("digests"), house.context.now(), house.context.labels()
+    )
 
     assert list(map(with_dollars, stored)) == digests
     assert signals == all_of(house, "/api/signals", "signals", 2)

@@ -337,7 +337,9 @@ def test_a_todo_is_dismissed_on_every_list_and_comes_back(
         expect(page.locator("#toast")).to_contain_text("Dismissed")
         page.reload()
         expect(todos).to_have_count(number - 1)
-        asked = open_promises(own_house.store, Filter(), dismissed_todos(own_house.homes.thence))
+        asked = open_promises(
+            own_house.store, Filter(), {}, dismissed_todos(own_house.homes.thence)
+        )
         assert text not in [todo["text"] for todo in asked]
         assert [] == tab.errors
 

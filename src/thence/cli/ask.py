@@ -38,11 +38,11 @@ MAX_ROWS: Final = 3
 @options.as_json
 def command(question: tuple[str, ...], tokens: int, number: int, *, json: bool) -> int:
     """Print the page."""
-    from thence.memory.notes import read_notes
+    from thence.memory.notes import ALL_KINDS, read_notes
     from thence.memory.recap import CHARACTERS_PER_TOKEN, recap, sections
 
     with wiring.store(must_exist=True) as store:
-        notes, asked = read_notes(wiring.home()), " ".join(question)
+        notes, asked = read_notes(wiring.home(), *ALL_KINDS), " ".join(question)
         page = recap(store, notes, asked, wiring.status(), sessions=number)
     if json:
         say(as_json(msgspec.to_builtins(page)))

@@ -107,8 +107,7 @@ class CostLines:
     """What was spent, by one thing, on a terminal."""
 
     def __init__(self, store: Store, bill: CostTable, zone: str) -> None:
-        from thence.memory.labels import add_labels
-        from thence.memory.store import Filter
+        from thence.memory.recall import shown_rows
 
         self.by = bill.by
         self._head = f"{bill.by}, {zone}" if bill.by in PERIODS else bill.by
@@ -120,8 +119,7 @@ class CostLines:
         self._ids: dict[str, str] = {}
         if self.by == "session":
             uids = tuple(f"{part.key[0]}" for part in self.parts)
-            rows = add_labels(list(store.sessions(Filter(uids=uids))), wiring.labels())
-            self._rows = {row.session.session_uid: row for row in rows}
+            self._rows = shown_rows(store, uids, wiring.labels())
             self._ids = short_ids([uid.partition(":")[2] for uid in uids])
 
     def lines(self, room: int, number: int) -> Iterator[str]:

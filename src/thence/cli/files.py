@@ -46,7 +46,7 @@ def command(
 
     wanted = Filter(agent=agent, after=moment(since) if since else None)
     with wiring.store() as store:
-        sessions = sessions_touching(store, wanted, path, wiring.status())
+        sessions = sessions_touching(store, wanted, path, wiring.status(), wiring.labels())
         if edited:
             sessions = [
                 session for session in sessions if any(file["edits"] for file in session["files"])

@@ -40,7 +40,6 @@ from thence.cli.terminal import (
 from thence.errors import SKIPS
 from thence.format.normal import KINDS
 from thence.memory.recall import event_name, read_hits
-from thence.memory.store import Filter
 
 if TYPE_CHECKING:
     from thence.format.records import JSON
@@ -162,15 +161,14 @@ class SearchResults:
     """Hits, gathered by their sessions."""
 
     def __init__(self, store: Store, answer: Hits, at: datetime) -> None:
-        from thence.memory.labels import add_labels
+        from thence.memory.recall import shown_rows
 
         self._hits, self._unread, self._answer = answer.hits, answer.unread, answer.answer
         self._at = at
         self._by: dict[str, list[Hit]] = {}
         for hit in answer.hits:
             self._by.setdefault(hit.session_uid, []).append(hit)
-        rows = add_labels(list(store.sessions(Filter(uids=tuple(self._by)))), wiring.labels())
-        self._rows = {row.session.session_uid: row for row in rows}
+        self._rows = shown_rows(store, self._by, wiring.labels())
         self._ids = short_ids([uid.partition(":")[2] for uid in self._by])
 
     def lines(self, room: int, took: int, notes: Sequence[Note], asked: Query) -> Iterator[str]:

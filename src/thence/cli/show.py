@@ -151,7 +151,7 @@ def events(opened: OpenedSession, to: int | None = None, *, own: bool = False) -
         "session": msgspec.structs.replace(
             own_session, outcome=outcome_now(own_session.outcome, standing)
         ),
-        "title": session.title,
+        "title": label.name or session.title,
         "name": label.name,
         "tags": list(label.tags),
         "counts": {state.value: number for state, number in states.items() if state},

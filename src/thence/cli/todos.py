@@ -36,7 +36,7 @@ def command(
 
     wanted = Filter(agent=agent, project=project, after=moment(since) if since else None)
     with wiring.store() as store:
-        todos = open_promises(store, wanted, dismissed_todos(wiring.home()))
+        todos = open_promises(store, wanted, wiring.labels(), dismissed_todos(wiring.home()))
     return answer(todos[:number], lines(todos, number, present(utc=utc), width()), json=json)
 
 

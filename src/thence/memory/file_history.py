@@ -6,20 +6,23 @@ that are still whole tell for which prompt that was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from thence.format.graph import State
 from thence.format.records import JSON
 from thence.format.stored import StoredEvent
+from thence.memory.labels import Label
 from thence.memory.session_status import Now, digests_now
 from thence.memory.store import Filter, Store
 
 # -- which ----------------------------------------------------------------------------------
 
 
-def sessions_touching(store: Store, wanted: Filter, path: str, now: Now) -> list[dict[str, JSON]]:
+def sessions_touching(
+    store: Store, wanted: Filter, path: str, now: Now, labels: Mapping[str, Label]
+) -> list[dict[str, JSON]]:
     """Return the sessions whose digest names the file, the newest first."""
     names = _names(path)
     touched: dict[str, list[dict[str, JSON]]] = {}
@@ -40,7 +43,7 @@ def sessions_touching(store: Store, wanted: Filter, path: str, now: Now) -> list
             **{name: digest.get(name) for name in ("title", "ended_at", "outcome", "cwd")},
             "files": touched[digest["uid"]],
         }
-        for digest in digests_now(store, digests, now)
+        for digest in digests_now(store, digests, now, labels)
     ]
     out.sort(key=lambda entry: entry["ended_at"] or "", reverse=True)
     return out

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ import msgspec
 
 from thence import system
 from thence.format.records import JSON
+from thence.memory.labels import Label
+from thence.memory.recall import shown_rows
 from thence.memory.store import Filter, Store
 
 FILE: Final = "dismissed-todos.jsonl"
@@ -25,7 +28,10 @@ MAX_FILE_BYTES: Final = 4 << 20
 
 
 def open_promises(
-    store: Store, wanted: Filter, dismissed: AbstractSet[str] = frozenset()
+    store: Store,
+    wanted: Filter,
+    labels: Mapping[str, Label],
+    dismissed: AbstractSet[str] = frozenset(),
 ) -> list[dict[str, JSON]]:
     """Return what is open, as the digests tell it, the newest first, without what is dismissed."""
     out: list[dict[str, JSON]] = []
@@ -42,14 +48,14 @@ def open_promises(
                     "origin": todo.get("origin"),
                     "event_id": todo.get("event"),
                     "cwd": digest.get("cwd"),
-                    "title": digest.get("title"),
                     "ended_at": digest.get("ended_at"),
                 }
             )
     if dismissed:
         out = [todo for todo in out if todo_key(todo) not in dismissed]
     out.sort(key=lambda entry: entry["ended_at"] or "", reverse=True)
-    return out
+    rows = shown_rows(store, {todo["session_uid"] for todo in out}, labels)
+    return [{**todo, "title": rows[todo["session_uid"]].title} for todo in out]
 
 
 # -- dismissed ------------------------------------------------------------------------------

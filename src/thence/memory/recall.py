@@ -366,6 +366,14 @@ def with_lineage(
     return add_labels([_with_inherited_title(row, known) for row in rows], labels or {})
 
 
+def shown_rows(
+    store: Store, uids: Iterable[str], labels: Mapping[str, Label]
+) -> dict[str, SessionRow]:
+    """Return the sessions of these uids as every list shows them, by uid."""
+    rows = list(store.sessions(Filter(uids=tuple(uids))))
+    return {row.session.session_uid: row for row in with_lineage(store, rows, labels)}
+
+
 def ancestor_states(store: Store, row: SessionRow) -> tuple[tuple[str, str | None, int], ...]:
     """Return the stored sessions that one continues: uid, when evicted, rules of redaction.
 

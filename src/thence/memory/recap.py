@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from thence.format.records import JSON
-from thence.memory.labels import search
+from thence.memory.labels import labels_of, search, texts_of
 from thence.memory.notes import Note, matching_notes
 from thence.memory.origins import in_brackets
-from thence.memory.recall import event_name
+from thence.memory.recall import event_name, shown_rows
 from thence.memory.search import (
     CLOSE,
     OPEN,
@@ -100,11 +100,11 @@ class Recap(msgspec.Struct, frozen=True):
 
 
 def recap(
-    store: Store, notes: Iterable[Note], question: str, now: Now, *, sessions: int = SESSIONS
+    store: Store, written: Iterable[Note], question: str, now: Now, *, sessions: int = SESSIONS
 ) -> Recap:
-    """Return the page that answers a question."""
-    query = parse(question)
-    notes = list(notes)
+    """Return the page that answers a question; `written` are notes of all kinds, names too."""
+    query, written = parse(question), list(written)
+    notes = texts_of(written)
     answer = search(store, query, _HITS)
     by: dict[str, list[SearchMatch]] = {}
     for match in answer.matches:
@@ -113,7 +113,7 @@ def recap(
     best = max((some[0].score for some in by.values()), default=0.0)
     chosen = [uid for uid, some in by.items() if some[0].score >= _NEAR * best][:sessions]
     wanted = Filter(uids=tuple(chosen))
-    rows = {row.session.session_uid: row for row in store.sessions(wanted)}
+    rows = shown_rows(store, chosen, labels_of(written))
     digests = {entry["uid"]: entry for entry in store.read_table("digests", wanted)}
     out = [
         _recall_session(

@@ -24,7 +24,7 @@ from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
 from thence.format.turn import TurnNow
 from thence.memory.labels import Label
-from thence.memory.recall import with_lineage
+from thence.memory.recall import shown_rows, with_lineage
 from thence.memory.store import Filter, SessionRow, Store
 from thence.memory.stored_paths import printable
 
@@ -189,14 +189,21 @@ def digest_now(digest: Mapping[str, JSON], standing: Standing | None) -> dict[st
 
 
 def digests_now(
-    store: Store, digests: Iterable[dict[str, JSON]], now: Now, at: float | None = None
+    store: Store,
+    digests: Iterable[dict[str, JSON]],
+    now: Now,
+    labels: Mapping[str, Label],
+    at: float | None = None,
 ) -> Iterator[dict[str, JSON]]:
-    """Yield stored digests, each as it is to be read now."""
+    """Yield stored digests, each as it is to be read now, under the title that lists show."""
     entries = list(digests)
-    rows = store.sessions(Filter(uids=tuple(entry["uid"] for entry in entries)))
-    standings = {row.session.session_uid: now.of(row, at) for row in rows}
+    rows = shown_rows(store, (entry["uid"] for entry in entries), labels)
     for entry in entries:
-        yield digest_now(entry, standings.get(entry["uid"]))
+        row = rows.get(entry["uid"])
+        if row is None:
+            yield entry
+        else:
+            yield digest_now({**entry, "title": row.title}, now.of(row, at))
 
 
 # -- at risk --------------------------------------------------------------------------------

@@ -575,15 +575,15 @@ def ask(
     q: Annotated[str, QueryParameter(max_length=2000, description="A question, or words.")],
 ) -> Recap:
     """The two or three sessions that answer a question: what was asked, decided, changed, fixed."""
-    return recap(context.store, context.notes(), q, context.now())
+    return recap(context.store, context.searchable_notes(), q, context.now())
 
 
 def _digests_now(
     context: AppContext, digests: Iterable[dict[str, JSON]]
 ) -> Iterator[dict[str, JSON]]:
     """Yield digests as they are to be read now, with dollars."""
-    now = context.now(), context.clock()
-    return map(with_dollars, session_status.digests_now(context.store, digests, *now))
+    now, labels, at = context.now(), context.labels(), context.clock()
+    return map(with_dollars, session_status.digests_now(context.store, digests, now, labels, at))
 
 
 @get("/api/sessions/{uid:str}/digest", sync_to_thread=True)
@@ -594,7 +594,7 @@ def digest(context: ContextDependency, uid: FromPath[str]) -> dict[str, JSON]:
     account = next(_digests_now(context, context.store.read_table("digests", wanted)), None)
     if account is None:
         raise SessionNotFound("this session is not analysed yet", hint="run thence sweep")
-    return account | {"title": context.display([row])[0].title}
+    return account
 
 
 def _filter(

@@ -195,7 +195,8 @@ class TodoItem(msgspec.Struct, frozen=True):
 def todo_items(context: AppContext, wanted: Filter, most: int, *, chars: int) -> list[TodoItem]:
     """Return what sessions left open and the user did not dismiss, the newest first."""
     items = []
-    for todo in open_promises(context.store, wanted, dismissed_todos(context.home))[:most]:
+    dismissed = dismissed_todos(context.home)
+    for todo in open_promises(context.store, wanted, context.labels(), dismissed)[:most]:
         event, cwd = todo["event_id"], todo["cwd"]
         href = address(f"{todo['session_uid']}", event if isinstance(event, int) else None)
         where = project(cwd if isinstance(cwd, str) else None)

@@ -323,7 +323,9 @@ def _percent(share: float) -> str:
 def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
     """Return the discarded branches that cost most."""
     costly = msgspec.structs.replace(base, order="cost", limit=COSTLY_SESSIONS)
-    wanted = Filter(uids=tuple(row.session.session_uid for row in context.store.sessions(costly)))
+    rows = context.display(list(context.store.sessions(costly)))
+    titles = {row.session.session_uid: title_of(row) for row in rows}
+    wanted = Filter(uids=tuple(titles))
     branches: list[tuple[int, DiscardedBranch]] = []
     for digest in context.store.read_table("digests", wanted):
         for branch in digest.get("branches") or ():
@@ -332,7 +334,7 @@ def _dead_branches(context: AppContext, base: Filter) -> list[DiscardedBranch]:
                 at = branch.get("first", 0)
                 href = address(digest["uid"], at)
                 prompt = clean(one_line(branch.get("prompt") or "", 90))
-                title = clean(one_line(digest.get("title") or "", 80)) or "untitled"
+                title = one_line(titles[digest["uid"]], 80)
                 discarded = DiscardedBranch(
                     href, title, prompt, branch.get("events", 0), money(ticks)
                 )

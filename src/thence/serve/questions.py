@@ -249,7 +249,7 @@ class Questions:
             offset, size = offset + size, 2 * size
 
     def _recall(self, asked: RecallQuestion) -> Reply:
-        page = recap(self._store, texts_of(self._notes()), asked.question, self._status())
+        page = recap(self._store, self._notes(), asked.question, self._status())
         number = len(page.sessions)
         places = (
             (session.session_uid, mention.event_id)
@@ -357,6 +357,7 @@ class Questions:
 
     def _prompts(self, row: SessionRow) -> Iterator[str]:
         uid = row.session.session_uid
+        yield f"turns: {row.session.cost.turns}"
         events = [row.event for row in self._store.events(uid)]
         if not events:
             yield "transcript: removed"
@@ -366,7 +367,6 @@ class Questions:
                 yield f"continued from {self._who(part.session.uid)}, {part.messages} messages"
                 rows = part.session.along(part.places)
                 yield from _named_prompts(row.event for row in rows)
-        yield f"turns: {row.session.cost.turns}"
         yield from _named_prompts(events)
 
     # -- learning -----------------------------------------------------------------------
@@ -387,7 +387,8 @@ class Questions:
         return Reply(origin, _cure_lines(pattern, origins), _first(places))
 
     def _files(self, asked: FilesQuestion) -> Reply:
-        touches = sessions_touching(self._store, Filter(), asked.path, self._status())
+        labels = labels_of(self._notes())
+        touches = sessions_touching(self._store, Filter(), asked.path, self._status(), labels)
         number = len(touches)
         prompts = [
             reasons(self._store, touch["session_uid"], [file["path"] for file in touch["files"]])
@@ -399,7 +400,8 @@ class Questions:
         return Reply(many, _touch_lines(shown, self._who), _first(places))
 
     def _todos(self, asked: TodosQuestion) -> Reply:
-        todos = open_promises(self._store, Filter(project=asked.project), self._dismissed())
+        wanted, labels = Filter(project=asked.project), labels_of(self._notes())
+        todos = open_promises(self._store, wanted, labels, self._dismissed())
         places = ((todo["session_uid"], todo["event_id"]) for todo in todos)
         return Reply(
             f"{len(todos)} open",
