@@ -120,3 +120,20 @@ def test_a_session_has_one_title_by_every_door(tmp_path: Path, name: str) -> Non
     assert [title] * 4 == told
     assert [title] == [entry["title"] for entry in recalled if entry["session_uid"] == uid]
     assert [True] * 3 == [title[:40] in text for text in (found, costs, page)]
+
+
+def test_a_removed_session_keeps_its_numbers(tmp_path: Path) -> None:
+    """Its log, which is read again, says neither what is a copy in it nor how it was judged."""
+    home = forked(tmp_path)
+    before = all_numbers(home)
+    home.run("store", "remove", *before["turns"], "--yes")
+    after = all_numbers(home)
+    different = {
+        (number, uid, door): (was, now)
+        for number, sessions in before.items()
+        for uid, doors in sessions.items()
+        for door, was in doors.items()
+        if (now := after.get(number, {}).get(uid, {}).get(door, was)) != was
+    }
+
+    assert {} == different

@@ -20,6 +20,7 @@ from thence.memory.growth import rebuild
 from thence.memory.store import SessionChange, Store, StoredSession, owner_key
 
 if TYPE_CHECKING:
+    from thence.agents.sessions import Generation
     from thence.memory.pricelist import Prices
 
 RECLAIMED = "records it shares with other sessions have another owner"
@@ -84,6 +85,22 @@ def _resolve_family(
     for change in changes:
         change.without_own = change.row.session.native_session_id in shared.without_own
     return changes
+
+
+def shares_of(
+    session: Generation, owners: Iterable[Generation]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the records and the bills of a session that are those of others.
+
+    Of a removed one no store tells it any more; its ties still tell who they are.
+    """
+    facts_by_name = {_native(member.uid): member.facts for member in (session, *owners)}
+    facts = {
+        name: _with_owner(member_facts, facts_by_name)
+        for name, member_facts in facts_by_name.items()
+    }
+    name, shared = _native(session.uid), lineage.find_shared(facts)
+    return shared.replayed[name] | _copies(facts[name], name), shared.billed[name]
 
 
 def _with_owner(facts: Sequence[Fact], facts_by_name: Mapping[str, Sequence[Fact]]) -> list[Fact]:

@@ -53,7 +53,8 @@ def read_session(store: Store, row: SessionRow, clean: Clean | None) -> Readout:
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return readout_of(load_session(store, row, clean or recall.as_read).graph)
+        loaded = load_session(store, row, clean or recall.as_read)
+        return readout_of(loaded.graph, _shown_head(store, row))
     line = _LineageParts(
         lambda: _lineage(store, uid, clean), lambda part: _stored_part(store, part)
     )
@@ -86,7 +87,7 @@ def open_session(store: Store, row: SessionRow, clean: Clean) -> OpenedSession:
     uid = row.session.session_uid
     rows = list(store.events(uid))
     if not rows:
-        return open_loaded(load_session(store, row, clean))
+        return open_loaded(load_session(store, row, clean), _shown_head(store, row))
     rows, skipped = fill_rows(rows, store.blobs, row.session.source_path or "")
     rows = _fill_outputs(store, uid, rows)
     notices = list(notices_of(row))
@@ -94,8 +95,7 @@ def open_session(store: Store, row: SessionRow, clean: Clean) -> OpenedSession:
         lambda: _lineage(store, uid, clean, notices),
         lambda part: _stored_part(store, part, is_filled=True),
     )
-    title = recall.with_lineage(store, [row])[0].title
-    session = Readout(uid, rows, replace(head_of(row), title=title), line=line)
+    session = Readout(uid, rows, _shown_head(store, row), line=line)
     line.readout = session
     if recall.origin_of(row) is not None:
         session.inherited(boundaries=False)  # while the store is open
@@ -104,10 +104,10 @@ def open_session(store: Store, row: SessionRow, clean: Clean) -> OpenedSession:
     return OpenedSession(session, row.session.flavor, skipped, notices)
 
 
-def open_loaded(session: LoadedSession) -> OpenedSession:
-    """Return a session that was just put together."""
-    agent = session.source.adapter
-    return OpenedSession(readout_of(session.graph), agent, session.skipped, session.notices)
+def open_loaded(session: LoadedSession, head: SessionHead | None = None) -> OpenedSession:
+    """Return a session that was just put together; `head` is what a store tells of it."""
+    agent, made = session.source.adapter, readout_of(session.graph, head)
+    return OpenedSession(made, agent, session.skipped, session.notices)
 
 
 def fill_rows(
@@ -282,10 +282,14 @@ def events_with(store: Store, uid: str, ids: Sequence[int]) -> list[StoredEvent]
     return [events[at] for at in ids if at in events]
 
 
-def readout_of(graph: SessionGraph) -> Readout:
-    """Return a session that was just put together as its stored events would tell it."""
+def readout_of(graph: SessionGraph, head: SessionHead | None = None) -> Readout:
+    """Return a session that was just put together as its stored events would tell it.
+
+    Its log alone does not tell what other sessions hold of it, nor how it was judged: of one that
+    was removed, the store does.
+    """
     line = _LineageParts(lambda: graph, readout_of)
-    head = SessionHead(
+    head = head or SessionHead(
         graph.session(),
         graph.title,
         graph.torn,
@@ -297,6 +301,11 @@ def readout_of(graph: SessionGraph) -> Readout:
     )
     line.readout = Readout(graph.uid, all_events(graph, payloads=True), head, line=line)
     return line.readout
+
+
+def _shown_head(store: Store, row: SessionRow) -> SessionHead:
+    """Return what a session's row tells of it, with the title and model that lists show."""
+    return head_of(recall.with_lineage(store, [row])[0])
 
 
 def head_of(row: SessionRow) -> SessionHead:

@@ -214,6 +214,7 @@ def load_session(store: Store, row: SessionRow, clean: Clean) -> LoadedSession:
 def _loaded_source(store: Store, row: SessionRow, clean: Clean) -> LoadedSession | None:
     """Return an evicted session as its source has it; None when that is gone as well."""
     from thence.agents.sessions import Generation, join_generations, load
+    from thence.memory.ownership import shares_of
     from thence.memory.stored_paths import locate
 
     path = Path(locate(row.session.source_path or ""))
@@ -222,9 +223,25 @@ def _loaded_source(store: Store, row: SessionRow, clean: Clean) -> LoadedSession
     uid = row.session.session_uid  # without secrets, as that of its log may be
     made = clean(load(path, uid=uid, elsewhere=stored_ancestors(store, clean)))
     own = Generation(uid, [*made.graph.about_only, *made.graph.facts], made.graph.torn)
+    own.replayed, own.billed = shares_of(own, _owners(store, row, clean))
     made.generations = _lineage(store, own, [], clean=clean)
     made.graph = join_generations(made.generations)
     return made
+
+
+def _owners(store: Store, row: SessionRow, clean: Clean) -> Iterator[Generation]:
+    """Yield the sessions of which a removed one has copies, as far as they can be read."""
+    for edge in row.edges:
+        if edge.link in _CONTINUES and not edge.child:
+            uid = edge.uid(row.session.flavor)
+            stored = store.load_session(uid)
+            made = (
+                _generation(store, stored, filled=False)[0]
+                if stored is not None
+                else _from_source(store, uid, clean)
+            )
+            if made is not None:
+                yield made
 
 
 def stored_ancestors(store: Store, clean: Clean) -> Find:
