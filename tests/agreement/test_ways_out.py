@@ -122,6 +122,27 @@ def test_a_session_has_one_title_by_every_door(tmp_path: Path, name: str) -> Non
     assert [True] * 3 == [title[:40] in text for text in (found, costs, page)]
 
 
+def test_a_session_that_grows_has_the_same_numbers_by_every_door(tmp_path: Path) -> None:
+    """Its digest is made again when it rests; what it says of the whole session does not wait."""
+    log = SampleTranscript("grows", tmp_path / "work", datetime.now(UTC) - timedelta(seconds=99))
+    log.prompt("Run the job.")
+    log.call("Bash", {"command": "sleep 3"}, "ok")
+    log.save(tmp_path / "claude")
+    home = Home(tmp_path / ".thence", {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude")})
+    home.run("sweep")
+    log.text("Done.")
+    log.prompt("Once more.")
+    log.save(tmp_path / "claude")
+    home.run("sweep")
+
+    assert {} == {
+        number: doors
+        for number, sessions in all_numbers(home).items()
+        for doors in sessions.values()
+        if len({json.dumps(value) for value in doors.values()}) > 1
+    }
+
+
 def test_a_removed_session_keeps_its_numbers(tmp_path: Path) -> None:
     """Its log, which is read again, says neither what is a copy in it nor how it was judged."""
     home = forked(tmp_path)

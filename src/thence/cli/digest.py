@@ -47,11 +47,11 @@ def command(session: str, *, utc: bool, json: bool) -> int:
     with wiring.store() as store:
         row = with_lineage(store, [wiring.session(store, session)], wiring.labels())[0]
         digest, signals = load_digest(store, row)
-    digest = digest_now(digest, wiring.status().of(row))
+    digest = digest_now(digest, row, wiring.status().of(row))
     uid = row.session.session_uid
     notes = [note for note in read_notes(wiring.home()) if note.session_uid == uid]
     report = {"session_uid": uid, **digest, "signals": signals, "notes": notes}
-    report |= {"title": row.title, "tags": list(row.tags)}
+    report |= {"tags": list(row.tags)}
     lines = DigestText(row, digest, signals, notes, utc=utc).lines(width())
     return answer(with_dollars(report), lines, json=json)
 

@@ -417,13 +417,7 @@ def account(
         repo=_maybe(session.repo, 200),
         cwd=_maybe(session.cwd, 300),
         git_branch=_maybe(session.git_branch, 200),
-        started_at=session.started_at,
-        ended_at=session.ended_at,
-        seconds=session.cost.wall_clock_s,
-        turns=session.cost.turns,
-        events=row.events,
-        states=dict(sorted(row.states.items())),
-        cost=_cost(row),
+        **row_fields(row),
         context_peak=contexts.peak,
         compactions=contexts.summaries.count,
         retries=tally.retries,
@@ -479,6 +473,20 @@ def _shorten_lists(out: Digest) -> Digest:
             dict(list(entries.items())[:half]) if isinstance(entries, dict) else entries[:half],
         )
     return out
+
+
+def row_fields(row: SessionRow) -> dict[str, Any]:
+    """Return the fields of an account that a session's row decides, whenever it is made."""
+    session = row.session
+    return {
+        "started_at": session.started_at,
+        "ended_at": session.ended_at,
+        "seconds": session.cost.wall_clock_s,
+        "turns": session.cost.turns,
+        "events": row.events,
+        "states": dict(sorted(row.states.items())),
+        "cost": _cost(row),
+    }
 
 
 def _cost(row: SessionRow) -> DigestCost:

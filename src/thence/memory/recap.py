@@ -117,7 +117,9 @@ def recap(
     digests = {entry["uid"]: entry for entry in store.read_table("digests", wanted)}
     out = [
         _recall_session(
-            *(store, query, row, digest_now(digests.get(uid) or {}, now.of(row)), by[uid], notes)
+            *(store, query, row),
+            digest_now(digests.get(uid) or {}, row, now.of(row)),
+            *(by[uid], notes),
         )
         for uid in chosen
         if (row := rows.get(uid)) is not None

@@ -23,6 +23,7 @@ from thence.format.figures import TICKS
 from thence.format.normal import Outcome, Session, session_uid
 from thence.format.records import JSON, time_text
 from thence.format.turn import TurnNow
+from thence.memory.account import row_fields
 from thence.memory.labels import Label
 from thence.memory.recall import shown_rows, with_lineage
 from thence.memory.store import Filter, SessionRow, Store
@@ -179,13 +180,22 @@ def outcome_now(outcome: Outcome, standing: Standing | None) -> Outcome:
     return standing if standing in ("running", "waiting") else outcome
 
 
-def digest_now(digest: Mapping[str, JSON], standing: Standing | None) -> dict[str, JSON]:
-    """Return a digest that says of a session that is open now what goes on, not how it ended."""
+def digest_now(
+    digest: Mapping[str, JSON], row: SessionRow, standing: Standing | None
+) -> dict[str, JSON]:
+    """Return a digest as it is to be read now, under the title of its row.
+
+    A session that grows is digested again when it rests: till then the numbers are those of its
+    row. Of one that is open now it says what goes on, not how it ended.
+    """
+    fields: dict[str, JSON] = msgspec.json.decode(msgspec.json.encode(row_fields(row)))
+    now = {name: value for name, value in fields.items() if value or name in digest}
+    out = {**digest, **now, "title": row.title}
     if standing not in ("running", "waiting"):
-        return dict(digest)
+        return out
+    out.pop("confidence", None)
     why = "running now" if standing == "running" else "waiting for you"
-    own = {name: value for name, value in digest.items() if name != "confidence"}
-    return {**own, "outcome": standing, "reasons": [why]}
+    return out | {"outcome": standing, "reasons": [why]}
 
 
 def digests_now(
@@ -195,15 +205,12 @@ def digests_now(
     labels: Mapping[str, Label],
     at: float | None = None,
 ) -> Iterator[dict[str, JSON]]:
-    """Yield stored digests, each as it is to be read now, under the title that lists show."""
+    """Yield stored digests, each as it is to be read now."""
     entries = list(digests)
     rows = shown_rows(store, (entry["uid"] for entry in entries), labels)
     for entry in entries:
         row = rows.get(entry["uid"])
-        if row is None:
-            yield entry
-        else:
-            yield digest_now({**entry, "title": row.title}, now.of(row, at))
+        yield entry if row is None else digest_now(entry, row, now.of(row, at))
 
 
 # -- at risk --------------------------------------------------------------------------------

@@ -349,8 +349,9 @@ class Questions:
         notes = [_note(note) for note in texts_of(self._notes()) if note.session_uid == uid]
         labels = labels_of(self._notes())
         standing = self._status().of(row)
-        about = _about(recall.with_lineage(self._store, [row], labels)[0], standing)
-        account = _account(digest_now(digest, standing) if digest is not None else None)
+        shown = recall.with_lineage(self._store, [row], labels)[0]
+        about = _about(shown, standing)
+        account = _account(digest_now(digest, shown, standing) if digest is not None else None)
         lines = [*about, *account, *notes, *self._prompts(row)]
         events = (event.event.event_id for event in self._store.events(uid, limit=1))
         return Reply(self._who(uid), lines, _first((uid, event) for event in events))
