@@ -121,8 +121,8 @@ class Numbers:
             ("end", "parquet", row["turn"]),
             ("events", "parquet", row["events"]),
             ("discarded events", "parquet", row["dead_events"]),
-            ("discarded money", "parquet", money(_ticks(row["dead_usd"]))),
-            ("money", "parquet", [_ticks(part) for part in usd]),
+            ("discarded money", "parquet", money(ticks_of(row["dead_usd"]))),
+            ("money", "parquet", [ticks_of(part) for part in usd]),
             ("title", "parquet", row["title"]),
             ("seconds", "parquet", _seconds(row["wall_s"])),
             ("retries", "parquet", row["retries"]),
@@ -132,8 +132,8 @@ class Numbers:
         )
         if (part := self._costs.get(uid)) is not None:
             usd = [part[f"{place}_usd"] for place in ("live", "dead", "subagents")]
-            yield "money", "cost", [_ticks(dollars) for dollars in usd]
-            yield "discarded money", "cost", money(_ticks(part["dead_usd"]))
+            yield "money", "cost", [ticks_of(dollars) for dollars in usd]
+            yield "discarded money", "cost", money(ticks_of(part["dead_usd"]))
             yield "unpriced", "cost", part["unpriced_tokens"]
             yield "responses", "cost", part["responses"]
             yield "tokens", "cost", [part["tokens"][kind] for kind in ("input", "output", "cache")]
@@ -262,7 +262,7 @@ class Numbers:
 def _row(door: str, row: Mapping[str, Any]) -> Answers:
     """Yield what a row of a list says, which `ls` and the API give alike."""
     cost, usd = row["cost"], row["usd"]
-    ticks = [_ticks(usd.get(place) or 0) for place in ("live", "dead", "side")]
+    ticks = [ticks_of(usd.get(place) or 0) for place in ("live", "dead", "side")]
     is_minimum = bool(row["lower_bound"] or row["unpriced_tokens"])
     yield "turns", door, cost["turns"]
     yield "outcome", door, row["outcome"]
@@ -311,7 +311,8 @@ def _amount(values: str) -> str:
     return f"{values.removeprefix('at least ')}{'+' if values.startswith('at least ') else ''}"
 
 
-def _ticks(usd: float) -> int:
+def ticks_of(usd: float) -> int:
+    """Return money as a store counts it."""
     return round(float(usd) * 1e10)
 
 

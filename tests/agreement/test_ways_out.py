@@ -16,7 +16,7 @@ import pytest
 
 from tests.agents.transcripts import usage
 from tests.agreement.conftest import Data, all_numbers
-from tests.agreement.doors import DOORS
+from tests.agreement.doors import DOORS, ticks_of
 from tests.agreement.homes import Home
 from tests.memory import logs
 from tests.serve.conftest import House
@@ -141,6 +141,18 @@ def test_a_session_that_grows_has_the_same_numbers_by_every_door(tmp_path: Path)
         for doors in sessions.values()
         if len({json.dumps(value) for value in doors.values()}) > 1
     }
+
+
+def test_an_export_of_a_log_bills_no_copies(tmp_path: Path) -> None:
+    """The log of a fork has records of another session; each list says which."""
+    home = forked(tmp_path)
+    different = []
+    for row in home.run("ls", "--json").json:
+        metrics = home.run("export", row["session_uid"], "--as", "atif").json["final_metrics"]
+        if ticks_of(row["usd"]["live"]) != ticks_of(metrics["total_cost_usd"]):
+            different.append((row["session_uid"], row["usd"], metrics))
+
+    assert [] == different
 
 
 def test_a_removed_session_keeps_its_numbers(tmp_path: Path) -> None:

@@ -175,7 +175,6 @@ class _Spans:
             "thence.session.uid": session.session_uid,
             "thence.session.title": self._readout.title if self._has_content else None,
             "thence.session.cwd": session.cwd if self._has_content else None,
-            "thence.outcome": session.outcome,
         }
         name = f"invoke_agent {self._agent}"
         return TraceSpan(

@@ -13,7 +13,12 @@ from thence.cli import wiring
 from thence.errors import NotReadable, SessionNotFound
 from thence.format.nodes import Is
 from thence.memory.readouts import open_loaded, open_session
-from thence.memory.recall import as_read, load_session, place_of, stored_ancestors
+from thence.memory.recall import (
+    as_read,
+    load_session,
+    place_of,
+    source_of,
+)
 from thence.memory.stored_paths import locate
 
 if TYPE_CHECKING:
@@ -71,13 +76,8 @@ def _clean(loaded: LoadedSession) -> LoadedSession:
 
 def _load_source(store: Store, row: SessionRow) -> LoadedSession | None:
     """Return a session from its log; None when that is gone."""
-    path = locate(row.session.source_path or "")
-    if not path or row.gone or not os.path.lexists(path):
-        return None
     with contextlib.suppress(SessionNotFound):  # its agent deleted it from a database
-        return load(
-            Path(path), uid=row.session.session_uid, elsewhere=stored_ancestors(store, as_read)
-        )
+        return None if row.gone else source_of(store, row, as_read)
     return None
 
 

@@ -201,7 +201,7 @@ def load_session(store: Store, row: SessionRow, clean: Clean) -> LoadedSession:
         source = Source(session.flavor, session.native_session_id, files)
         graph = join_generations(generations)
         return LoadedSession(source, graph, broken, notices, generations=generations)
-    from_source = _loaded_source(store, row, clean)
+    from_source = source_of(store, row, clean)
     if from_source is not None:
         return from_source
     name = session.native_session_id
@@ -211,9 +211,9 @@ def load_session(store: Store, row: SessionRow, clean: Clean) -> LoadedSession:
     )
 
 
-def _loaded_source(store: Store, row: SessionRow, clean: Clean) -> LoadedSession | None:
-    """Return an evicted session as its source has it; None when that is gone as well."""
-    from thence.agents.sessions import Generation, join_generations, load
+def source_of(store: Store, row: SessionRow, clean: Clean) -> LoadedSession | None:
+    """Return a session as its source has it; None when that is gone."""
+    from thence.agents.sessions import join_generations, load
     from thence.memory.ownership import shares_of
     from thence.memory.stored_paths import locate
 
@@ -222,9 +222,8 @@ def _loaded_source(store: Store, row: SessionRow, clean: Clean) -> LoadedSession
         return None
     uid = row.session.session_uid  # without secrets, as that of its log may be
     made = clean(load(path, uid=uid, elsewhere=stored_ancestors(store, clean)))
-    own = Generation(uid, [*made.graph.about_only, *made.graph.facts], made.graph.torn)
+    own = made.generations[0]
     own.replayed, own.billed = shares_of(own, _owners(store, row, clean))
-    made.generations = _lineage(store, own, [], clean=clean)
     made.graph = join_generations(made.generations)
     return made
 
