@@ -271,7 +271,6 @@ def test_a_reader_that_finds_nonsense_or_hangs_costs_its_own_sessions(
 
 SILENT_READERS = {
     "import": "import time; time.sleep(3600)",
-    "roots": READER + "    def roots(self, home, env):\n        import time; time.sleep(3600)",
     "live": READER + "    def live(self, root):\n        import time; time.sleep(3600)",
 }
 

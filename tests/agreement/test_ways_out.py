@@ -110,16 +110,16 @@ def test_a_session_has_one_title_by_every_door(tmp_path: Path, name: str) -> Non
     [file] = home.run("files", "lamp.py", "--json").json
     [todo] = home.run("todos", "--json").json
     recalled = home.run("ask", "oil burns", "--json").json["sessions"]
-    found = home.run("search", "oil burns").out
+    matches = home.run("search", "oil burns").out
     costs = home.run("cost", "--by", "session").out
-    told = [
+    titles = [
         entry["title"] for entry in (file, todo, account, *accounts) if entry.get("uid", uid) == uid
     ]
 
     assert title == (name or "A lamp for the pier")
-    assert [title] * 4 == told
+    assert [title] * 4 == titles
     assert [title] == [entry["title"] for entry in recalled if entry["session_uid"] == uid]
-    assert [True] * 3 == [title[:40] in text for text in (found, costs, page)]
+    assert [True] * 3 == [title[:40] in text for text in (matches, costs, page)]
 
 
 def test_a_session_that_grows_has_the_same_numbers_by_every_door(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from thence.agents import File, Source
 from thence.errors import NotReadable, SessionNotFound, ThenceError
-from thence.format.figures import argument, project, short_id
+from thence.format.figures import argument, project, several, short_id
 from thence.format.normal import SessionEvent
 from thence.format.records import Notice
 from thence.memory.store import Filter
@@ -92,8 +92,7 @@ def _no_event(uid: str, wanted: str) -> SessionNotFound:
 def notices_of(row: SessionRow) -> Iterator[Notice]:
     """Yield what is known of a session's source: lines that could not be read, its end."""
     if row.skipped:
-        notice = f"{row.skipped:,} unreadable lines (see thence doctor)"
-        yield Notice("skipped", notice)
+        yield Notice("skipped", f"{several(row.skipped, 'unreadable line')} (see thence doctor)")
     if row.origin:
         yield Notice("origin", row.origin)
     elif row.gone:
