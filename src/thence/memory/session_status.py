@@ -188,7 +188,7 @@ def digest_now(
     A session that grows is digested again when it rests: till then the numbers are those of its
     row. Of one that is open now it says what goes on, not how it ended.
     """
-    fields: dict[str, JSON] = msgspec.to_builtins(row_fields(row))
+    fields: dict[str, JSON] = msgspec.json.decode(msgspec.json.encode(row_fields(row)))
     now = {name: value for name, value in fields.items() if value or name in digest}
     out = {**digest, **now, "title": row.title}
     if standing not in ("running", "waiting"):
