@@ -20,6 +20,7 @@ import pytest
 from tests.agents import test_hermes, test_opencode
 from tests.agents.databases import OPENCODE, Step, insert, only, run, state
 from tests.agents.test_opencode import steps
+from tests.pace import one_quick
 from thence.agents import sqlite_rows
 from thence.agents.guard import GuardedAdapter
 from thence.agents.looks import Look
@@ -89,7 +90,7 @@ def rows_in(path: Path) -> int:
     return query(str(path), ask)
 
 
-@pytest.mark.parametrize("mode", ["wal", "delete"])
+@pytest.mark.parametrize("mode", one_quick(["wal", "delete"]))
 def test_every_answer_is_one_state_while_a_client_writes(tmp_path: Path, mode: str) -> None:
     """With checkpoints every few rows, and with a journal; it may also say that it is busy."""
     path = tmp_path / "live.db"
@@ -109,6 +110,7 @@ def test_every_answer_is_one_state_while_a_client_writes(tmp_path: Path, mode: s
     assert 0 == process.returncode
 
 
+@pytest.mark.slow
 def test_a_client_that_writes_finds_its_files_as_it_left_them(tmp_path: Path) -> None:
     """Read all the time, it writes as many rows as it wants, and its database is sound."""
     path = tmp_path / "live.db"

@@ -19,6 +19,7 @@ from tests.agreement.conftest import Data, all_numbers
 from tests.agreement.doors import DOORS, ticks_of
 from tests.agreement.homes import Home
 from tests.memory import logs
+from tests.pace import one_quick
 from tests.serve.conftest import House
 from thence.agents.claude.sample import SampleTranscript
 
@@ -94,7 +95,7 @@ def forked(tmp_path: Path) -> Home:
     return home
 
 
-@pytest.mark.parametrize("name", ["", "The lamp of the harbour"], ids=["inherited", "given"])
+@pytest.mark.parametrize("name", one_quick(["", "The lamp of the harbour"]))
 def test_a_session_has_one_title_by_every_door(tmp_path: Path, name: str) -> None:
     """A fork has that of the session it goes on from, or the name that the user gave it."""
     home, uid = forked(tmp_path), f"claude:{logs.name(2)}"

@@ -398,6 +398,7 @@ def test_installing_again_mends_a_hook_of_another_python(home: Path) -> None:
 SESSION = "5e550000-0000-4000-8000-000000000002"
 
 
+@pytest.mark.slow
 def test_a_session_is_stored_without_any_sweep_by_hand(home: Path) -> None:
     """Install the hook, work with the agent, and the list of sessions holds what was done."""
     run("install", "claude", "--yes")
