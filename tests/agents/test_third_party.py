@@ -85,6 +85,7 @@ def test_a_package_gives_its_agent_every_ability(tmp_path: Path) -> None:
     assert Path(taken["files"][0]).is_relative_to(machine.home / ".pebble")
 
 
+@pytest.mark.slow
 def test_a_small_agent_has_a_cost_a_failed_result_and_a_resume_command(tmp_path: Path) -> None:
     """As its author wrote it from the docs; its sessions lie in another folder than usual."""
     machine = Machine(tmp_path, unpack_heron)

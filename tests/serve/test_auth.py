@@ -395,6 +395,7 @@ def test_a_cookie_ends_with_its_server_and_after_a_day(tmp_path: Path) -> None:
     assert ([401, 401], 200) == (restarted, token)
 
 
+@pytest.mark.slow
 def test_a_browser_of_this_machine_stays_signed_in_for_30_days_and_over_restarts(
     tmp_path: Path,
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_cleared_context_is_no_branch_in_the_viewer(tmp_path: Path) -> None:
     assert "This is the plan." in part
 
 
+@pytest.mark.slow
 def test_a_branch_that_hangs_on_a_copy_is_where_its_cost_is(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_first_page_shows_the_year(browser: Browser, house: House) -> None:
         expect(page.locator("#h-year")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_tools_and_files_are_those_of_all_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
