@@ -171,3 +171,35 @@ def test_a_removed_session_keeps_its_numbers(tmp_path: Path) -> None:
     }
 
     assert {} == different
+
+
+@pytest.mark.parametrize("second", one_quick(["claude", "other"]))
+def test_a_session_in_two_places_is_whole_by_every_door(tmp_path: Path, second: str) -> None:
+    """Its log lies in two folders, of one home of the agent or of two: both are read again."""
+    began = datetime.now(UTC) - timedelta(days=1)
+    log = SampleTranscript("split", tmp_path / "work", began)
+    log.prompt("Oil the lamp.")
+    log.text("It burns.")
+    path = log.save(tmp_path / "claude")
+    start = path.read_text()
+    log.prompt("Trim the wick.")
+    log.edit("lamp.py", "wax", "oil")
+    log.text("It is trimmed.")
+    rest = log.save(tmp_path / "claude").read_text().removeprefix(start)
+    path.write_text(start)
+    target = tmp_path / second / "projects" / "elsewhere" / path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(rest)
+    home = Home(tmp_path / ".thence", {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude")})
+    places = [f"--root=claude={tmp_path / name}" for name in ("claude", second)]
+    home.run("sweep", *places)
+    before = all_numbers(home)
+    stored = home.run("show", log.id, "--json").json["events"]
+    original = home.run("export", log.id, "--as", "messages").json
+    home.run("store", "remove", log.id, "--yes")
+    removed = home.run("show", log.id, "--json").json
+
+    assert "It is trimmed." in json.dumps(original)
+    assert [event["event_id"] for event in stored] == [e["event_id"] for e in removed["events"]]
+    assert [] == removed["notices"]
+    assert before == all_numbers(home)

@@ -160,6 +160,13 @@ class Machine(NamedTuple):
     """The folder of the projects."""
 
 
+class SourceReader(Protocol):
+    """What reads a source: an adapter, or an adapter in several places."""
+
+    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
+        """Read what is new since the cursor, a bounded piece at a time."""
+
+
 @runtime_checkable
 class Adapter(Protocol):
     """The reader of one agent's logs."""

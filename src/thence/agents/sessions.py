@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from thence.agents import Adapter, Batch, Cursor, Source, adapters
+from thence.agents import Adapter, Batch, Cursor, Source, SourceReader, adapters
 from thence.agents.profiles import toolbox
 from thence.agents.row_sources import sources_at
 from thence.agents.unread import Notes
@@ -54,13 +54,20 @@ def load(
     A database holds many: `uid` says which; without it that is the one that was written last.
     `elsewhere` returns the sessions that it continues and that do not lie beside it.
     """
+    return load_source(*readable_source(path, known, uid), elsewhere)
+
+
+def readable_source(
+    path: Path, known: Mapping[str, Adapter] | None = None, uid: str | None = None
+) -> tuple[Adapter, Source]:
+    """Return the session of a path and who reads it; an error says why nobody does."""
     known = adapters() if known is None else known
     check_readable(path)
     notes = Notes()
     with notes.taken():
         match = find_source(path, known, uid)
     if match is not None:
-        return load_source(*match, elsewhere)
+        return match
     if notes.unread:
         raise NotReadable(f"{path} is not read: {notes.unread[0].why}", hint="thence doctor")
     if uid is not None and path.is_file():  # nothing of it is left, or of all that were in it
@@ -144,9 +151,14 @@ class Generation(msgspec.Struct):
         return None
 
 
-def load_source(adapter: Adapter, source: Source, elsewhere: Find | None = None) -> LoadedSession:
-    """Read one session, and as many ancestors as its messages need."""
-    events, batch = _read(adapter, source)
+def load_source(
+    adapter: Adapter,
+    source: Source,
+    elsewhere: Find | None = None,
+    reader: SourceReader | None = None,
+) -> LoadedSession:
+    """Read one session, by its adapter or a `reader`, and as many ancestors as it needs."""
+    events, batch = _read(reader or adapter, source)
     notices = list(batch.notices)
     own = Generation(source.uid, _claim_copied(adapter, source, events, notices), batch.torn)
     beside = _finder(adapter, source)
@@ -243,13 +255,13 @@ def join_generations(generations: Sequence[Generation]) -> SessionGraph:
     return above
 
 
-def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
+def read_all(reader: SourceReader, source: Source) -> tuple[list[Fact], Batch]:
     """Read all of a session as its agent tells it; the batch sums up what was found on the way."""
     events: list[Fact] = []
     total = Batch([], [], Cursor(), notices=[])
     done = False
     while not done:
-        batch = adapter.read(source, total.cursor)
+        batch = reader.read(source, total.cursor)
         events += batch.events
         total.skipped += batch.skipped
         total.notices += batch.notices
@@ -261,9 +273,9 @@ def read_all(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
     return events, total
 
 
-def _read(adapter: Adapter, source: Source) -> tuple[list[Fact], Batch]:
+def _read(reader: SourceReader, source: Source) -> tuple[list[Fact], Batch]:
     """Read all of a session, with what its calls do."""
-    events, total = read_all(adapter, source)
+    events, total = read_all(reader, source)
     add_effects(events, toolbox().of(source.adapter))
     return events, total
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from thence.agents import Adapter, Source
+from thence.agents import Adapter, Source, SourceReader
 from thence.agents.files import REWRITTEN, SOURCE_GONE, is_unchanged, measure_source, start_of
 from thence.agents.looks import Look
 from thence.agents.row_sources import database_stamp
@@ -27,7 +27,6 @@ from thence.memory.exclusion import PEEK_BYTES, Exclusion, project_in_head
 from thence.memory.gate import Gate
 from thence.memory.reports import Progress, SweepReport
 from thence.memory.session_sources import (
-    SourceReader,
     are_known,
     arrange,
     modified_ns,

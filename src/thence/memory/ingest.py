@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import force_setattr as set_field
 
-from thence.agents import Batch, Cursor, Mark, Source
+from thence.agents import Batch, Cursor, Mark, Source, SourceReader
 from thence.agents.files import clean_carry_with
 from thence.format import fact_assembly, outcomes
 from thence.format.facts import (
@@ -41,7 +41,7 @@ from thence.memory.payloads import salvage_payloads, with_payloads
 from thence.memory.placeholders import distinct_secrets, secrets_in
 from thence.memory.rulebook import Rulebook
 from thence.memory.search import meta
-from thence.memory.session_sources import SourceReader, size_of_first
+from thence.memory.session_sources import size_of_first
 from thence.memory.spending import spend_from_row
 from thence.memory.store import (
     Filter,

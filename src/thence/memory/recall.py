@@ -212,15 +212,13 @@ def load_session(store: Store, row: SessionRow, clean: Clean) -> LoadedSession:
 
 def source_of(store: Store, row: SessionRow, clean: Clean) -> LoadedSession | None:
     """Return a session as its source has it; None when that is gone."""
-    from thence.agents.sessions import join_generations, load
+    from thence.agents.sessions import join_generations
     from thence.memory.ownership import shares_of
-    from thence.memory.stored_paths import locate
 
-    path = Path(locate(row.session.source_path or ""))
-    if not row.session.source_path or not path.exists():
+    loaded = _load_places(store, row, stored_ancestors(store, clean))
+    if loaded is None:
         return None
-    uid = row.session.session_uid  # without secrets, as that of its log may be
-    made = clean(load(path, uid=uid, elsewhere=stored_ancestors(store, clean)))
+    made = clean(loaded)
     own = made.generations[0]
     own.replayed, own.billed = shares_of(own, _owners(store, row, clean))
     made.graph = join_generations(made.generations)
@@ -338,18 +336,38 @@ def _from_source(store: Store, uid: str, clean: Clean | None) -> Generation | No
     """Return an evicted session as its source has it; None when that is gone as well."""
     if clean is None:
         return None
-    from thence.agents.sessions import Generation, load
-    from thence.memory.stored_paths import locate
+    from thence.agents.sessions import Generation
 
     for row in store.sessions(Filter(uids=(uid,))):
-        path = locate(row.session.source_path or "")
-        if path and Path(path).exists():
-            try:
-                graph = clean(load(Path(path), uid=uid)).graph
-            except SessionNotFound:  # its agent deleted it from a database
-                return None
+        try:
+            loaded = _load_places(store, row)
+        except SessionNotFound:  # its agent deleted it from a database
+            return None
+        if loaded is not None:
+            graph = clean(loaded).graph
             return Generation(uid, [*graph.about_only, *graph.facts], graph.torn)
     return None
+
+
+def _load_places(
+    store: Store, row: SessionRow, elsewhere: Find | None = None
+) -> LoadedSession | None:
+    """Return a session as its logs have it, in all their places; None when it has none."""
+    from thence.memory.session_sources import load_places
+    from thence.memory.stored_paths import locate
+
+    names = dict.fromkeys((row.session.source_path or "", *row.files))
+    paths = [Path(locate(name)) for name in names]
+    if not row.session.source_path or not paths[0].exists():
+        return None
+    there = [path for path in paths if path.exists()]
+    uid = row.session.session_uid  # without secrets, as that of its log may be
+    loaded = load_places(there, uid, store.known([uid]).sessions.get(uid), elsewhere)
+    own = {file.path for file in loaded.source.files}
+    if lost := sum(str(path) not in own for path in paths):
+        detail = f"{lost} of its {len(paths)} files cannot be read again"
+        loaded.notices.append(Notice("log incomplete", detail))
+    return loaded
 
 
 # -- what a session has from those it continues ----------------------------------------------

@@ -15,12 +15,12 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
 
-from thence.agents import Adapter, Batch, Cursor, Mark, Source
+from thence.agents import Adapter, Batch, Cursor, Mark, Source, SourceReader, adapters
 from thence.agents.looks import Look
 from thence.agents.marks import is_made_at
 from thence.format.copies import name_in, place_of
@@ -28,6 +28,9 @@ from thence.format.facts import Fact
 from thence.memory import retention
 from thence.memory.store import Inventory, SweepEntry
 from thence.memory.stored_paths import locate, printable
+
+if TYPE_CHECKING:
+    from thence.agents.sessions import Find, LoadedSession
 
 FIRST = ""
 """The ending of names in the first place."""
@@ -113,18 +116,30 @@ def unite(places: Sequence[Source]) -> Source:
     return msgspec.structs.replace(places[0], files=files)
 
 
-class SourceReader(Protocol):
-    """What reads a source: an adapter, or an adapter in several places."""
-
-    def read(self, source: Source, cursor: Cursor | None = None) -> Batch:
-        """Read what is new since the cursor, a bounded piece at a time."""
-
-
 def reader_of(adapter: Adapter, places: Sequence[Source]) -> SourceReader:
     """Return what reads the one source that `unite` makes of the places."""
     if len(places) == 1 and _place_named(places[0]) == FIRST:
         return adapter
     return _PlacesReader(adapter, places)
+
+
+def load_places(
+    paths: Sequence[Path], uid: str, before: SweepEntry | None, elsewhere: Find | None = None
+) -> LoadedSession:
+    """Return a session as its logs at some paths have it, in however many places they lie."""
+    from thence.agents.sessions import find_source, load_source, readable_source
+
+    matches = (find_source(path, adapters(), uid) for path in paths)
+    adapter, source = next(filter(None, matches), None) or readable_source(paths[0], uid=uid)
+    sources = [source]
+    own = {file.path for file in source.files}
+    if others := [path for path in paths if str(path) not in own]:
+        beside = (find_source(path, {adapter.name: adapter}) for path in others)
+        roots = dict.fromkeys((source.root, *(match[1].root for match in beside if match)))
+        places = (place for root in roots for place in adapter.find(Path(root)))
+        sources = [place for place in places if place.session == source.session] or sources
+    arranged = arrange(sources, before)
+    return load_source(adapter, unite(arranged), elsewhere, reader_of(adapter, arranged))
 
 
 class _PlacesReader:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from thence import system
-from thence.agents import Adapter, Source, packages
+from thence.agents import Adapter, Source, SourceReader, packages
 from thence.agents.files import REWRITTEN
 from thence.agents.row_sources import damaged, database_stamp
 from thence.agents.unread import Unread
@@ -40,7 +40,7 @@ from thence.memory.placeholders import count_by_rule
 from thence.memory.reports import Outcome, Progress, SweepPiece, SweepReport
 from thence.memory.retention_run import Removed, RetentionRun, running_sessions
 from thence.memory.rows import digests_of
-from thence.memory.session_sources import SourceReader, is_deleted, reader_of
+from thence.memory.session_sources import is_deleted, reader_of
 from thence.memory.store import (
     DATA_LOSS,
     DigestRecord,
