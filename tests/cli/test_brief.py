@@ -11,10 +11,8 @@ import pytest
 
 from tests.agents.transcripts import Script
 from tests.cli.desk import Desk
-from tests.serve.past import SPELL, evil
+from tests.serve.past import SPELL, evil, install_what_is_missing
 from thence.cli import sample_machine
-
-MISSING = "ModuleNotFoundError: No module named 'tidal'"
 
 
 @pytest.fixture
@@ -36,12 +34,7 @@ def session(project: Path, name: str = "a1") -> Script:
     """A session that meets an error, gets over it, edits a file and leaves a to-do."""
     script = Script(f"{name}000000-0000-4000-8000-000000000001", name, cwd=str(project))
     script.user("Run the tide table.")
-    script.call("c1", "Bash", command="python -m tidal")
-    script.result("c1", f"Traceback (most recent call last):\n{MISSING}", wrong=True)
-    script.call("c2", "Bash", command="pip install tidal")
-    script.result("c2", "Successfully installed tidal-1.0")
-    script.call("c3", "Bash", command="python -m tidal")
-    script.result("c3", "high water 03:12")
+    install_what_is_missing(script)
     script.call("c4", "Edit", file_path=f"{project}/feed.py", old_string="a", new_string="b")
     script.result("c4", "The file has been updated.")
     todo = {"content": "Test Lord Howe", "status": "pending", "activeForm": "Testing"}

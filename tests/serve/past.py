@@ -45,17 +45,22 @@ def evil() -> Script:
     return script
 
 
-def erring(number: int) -> Script:
-    """A session that meets an error and gets over it, as others will."""
-    name = f"0f00000{number}-0000-4000-8000-00000000000f"
-    script = Script(name, f"f{number}", cwd="/home/dev/tidepool")
-    script.user("Run the tests.")
+def install_what_is_missing(script: Script) -> None:
+    """Let a call fail for want of a package, and work once that is installed."""
     script.call("c1", "Bash", command="python -m tidal")
     script.result("c1", f"Traceback (most recent call last):\n{MISSING}", wrong=True)
     script.call("c2", "Bash", command="pip install tidal")
     script.result("c2", "Successfully installed tidal-1.0")
     script.call("c3", "Bash", command="python -m tidal")
     script.result("c3", "high water 03:12")
+
+
+def erring(number: int) -> Script:
+    """A session that meets an error and gets over it, as others will."""
+    name = f"0f00000{number}-0000-4000-8000-00000000000f"
+    script = Script(name, f"f{number}", cwd="/home/dev/tidepool")
+    script.user("Run the tests.")
+    install_what_is_missing(script)
     script.say("It needed the package tidal.")
     return script
 

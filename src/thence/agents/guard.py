@@ -122,9 +122,9 @@ class PackageProcess:
         finally:
             timer.cancel()
             timer.join()  # only a process with one thread may fork
-        if body is None or is_late.is_set():
-            if is_late.is_set():
-                raise NoAnswer(self._note_end(process, limit))
+        if is_late.is_set():
+            raise NoAnswer(self._note_end(process, limit))
+        if body is None:
             raise ForeignFailure(self._note_end(process, None))
         try:
             value, why, noted = json.loads(body)

@@ -38,7 +38,7 @@ def read_unread(home: Path) -> list[Unread]:
 
 
 def clean_unread(item: Unread, clean: Callable[[str], str]) -> Unread:
-    """Return something that is not read as it is told: what it is called passed the gate."""
+    """Return what is not read with a path and a reason that hold no secret."""
     return msgspec.structs.replace(item, path=clean(printable(item.path)), why=clean(item.why))
 
 
